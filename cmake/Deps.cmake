@@ -16,6 +16,14 @@ add_library(lily_utf8proc INTERFACE)
 target_link_libraries(lily_utf8proc INTERFACE ${LILY_UTF8PROC})
 target_compile_definitions(lily_utf8proc INTERFACE UTF8PROC_STATIC)
 
+find_library(LILY_ZSTD zstd REQUIRED)
+add_library(lily_zstd INTERFACE)
+target_link_libraries(lily_zstd INTERFACE ${LILY_ZSTD})
+
+find_library(LILY_XXHASH xxhash REQUIRED)
+add_library(lily_xxhash INTERFACE)
+target_link_libraries(lily_xxhash INTERFACE ${LILY_XXHASH})
+
 add_library(lily_beast INTERFACE)
 target_link_libraries(lily_beast INTERFACE Boost::headers Threads::Threads)
 

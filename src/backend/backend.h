@@ -3,7 +3,8 @@
 //  - The tokens of a sequence depend on its own tokens alone, bit for bit: not on how they were cut into steps, on what
 //    else was in the step, or on whether a prefix came from a snapshot.
 //  - step() is called from one thread at a time. Everything else that a backend hands out may be destroyed on any thread.
-//  - A failed step leaves the sequences in it unusable, others untouched.
+//  - A step that fails with OutOfMemory has run nothing: memory is taken before work starts, and all its sequences
+//    are as before. A step that fails otherwise leaves the sequences in it unusable, others untouched.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +37,9 @@ class Snapshot {
   virtual std::int64_t length() const = 0;
   // Bytes that dropping this snapshot would free if nothing else shared its pages (recurrent state + own pages).
   virtual std::size_t bytes() const = 0;
+  // Names each page inside bytes() that other snapshots may share, with its size, so that a cache counts it once.
+  // An identity is the page's own as long as some snapshot holds it. By default nothing is shared.
+  virtual void visit_pages(const std::function<void(const void* identity, std::size_t bytes)>& /*visit*/) const {}
 };
 
 enum class Want : std::uint8_t {

@@ -1,0 +1,34 @@
+// The gated delta rule, one token: decay, read, correct, read again.
+#include "backend/ref/gated_delta.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "backend/ref/vector.h"
+#include "base/check.h"
+
+namespace lily::ref {
+
+void gated_delta_step(std::span<const float> q, std::span<const float> k, std::span<const float> v, float log_decay,
+                      float beta, std::span<float> memory, std::span<float> out) {
+  const std::size_t d_k = k.size(), d_v = v.size();
+  LILY_CHECK(q.size() == d_k && memory.size() == d_k * d_v && out.size() == d_v);
+  const auto row = [&](std::size_t i) { return memory.data() + i * d_v; };
+  const std::int64_t n = static_cast<std::int64_t>(d_v);
+
+  const float decay = std::exp(log_decay);
+  for (float& value : memory) value *= decay;
+
+  std::vector<float> delta(d_v, 0.0f);  // first S^T k, then beta * (v - S^T k)
+  for (std::size_t i = 0; i < d_k; ++i) add_scaled(delta.data(), k[i], row(i), n);
+  for (std::size_t j = 0; j < d_v; ++j) delta[j] = beta * (v[j] - delta[j]);
+
+  std::fill(out.begin(), out.end(), 0.0f);
+  for (std::size_t i = 0; i < d_k; ++i) {
+    add_scaled(row(i), k[i], delta.data(), n);
+    add_scaled(out.data(), q[i], row(i), n);
+  }
+}
+
+}  // namespace lily::ref

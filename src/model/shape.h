@@ -6,11 +6,12 @@
 #include <cstdint>
 #include <string_view>
 
+#include "tensor/view.h"
+
 namespace lily {
 
 using TokenId = std::int32_t;
 
-inline constexpr int kGroupSize = 64;   // inputs that share one scale and bias (MLX affine)
 inline constexpr float kRmsEps = 1e-6f;
 inline constexpr double kRopeTheta = 1e7;
 

@@ -9,6 +9,8 @@
 
 namespace lily {
 
+inline constexpr int kGroupSize = 64;  // inputs that share one scale and bias (MLX affine)
+
 enum class Dtype : std::uint8_t { U32, BF16, F32 };
 
 constexpr int dtype_bytes(Dtype dtype) { return dtype == Dtype::BF16 ? 2 : 4; }

@@ -12,13 +12,13 @@
 namespace lily {
 
 class MappedFile {
-public:
+ public:
   // Follows links. Errors: NotFound (with the target of a dangling link), Io.
   // An empty file maps to an empty span.
-  static Result<MappedFile> open(const std::filesystem::path &path);
+  static Result<MappedFile> open(const std::filesystem::path& path);
 
-  MappedFile(MappedFile &&other) noexcept;
-  MappedFile &operator=(MappedFile &&other) noexcept;
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
   ~MappedFile();
 
   // Valid until destruction. Another process that truncates the file meanwhile
@@ -31,16 +31,14 @@ public:
   // them again reads them again.
   void release(std::span<const std::byte> part) const;
 
-private:
-  MappedFile(const std::byte *data, std::size_t size)
-      : data_(data), size_(size) {}
-  const std::byte *data_ = nullptr;
+ private:
+  MappedFile(const std::byte* data, std::size_t size) : data_(data), size_(size) {}
+  const std::byte* data_ = nullptr;
   std::size_t size_ = 0;
 };
 
 // The whole file as text. Errors as for MappedFile::open(), and Corrupt if it
 // is larger than `max_bytes`.
-Result<std::string> read_file(const std::filesystem::path &path,
-                              std::size_t max_bytes);
+Result<std::string> read_file(const std::filesystem::path& path, std::size_t max_bytes);
 
-} // namespace lily
+}  // namespace lily

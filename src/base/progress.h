@@ -11,21 +11,21 @@
 namespace lily {
 
 class Progress {
-public:
+ public:
   enum class Unit : std::uint8_t { Bytes, Items };
 
   // Draws nothing before the first update that is late enough to be worth a
   // look.
   Progress(std::string label, std::uint64_t total, Unit unit = Unit::Bytes);
-  ~Progress(); // finish()
-  Progress(const Progress &) = delete;
-  Progress &operator=(const Progress &) = delete;
+  ~Progress();  // finish()
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
 
-  void set(std::uint64_t done); // any thread
-  void add(std::uint64_t more); // any thread
-  void finish(); // clears the bar; a job that had printed lines gets a last one
+  void set(std::uint64_t done);  // any thread
+  void add(std::uint64_t more);  // any thread
+  void finish();                 // clears the bar; a job that had printed lines gets a last one
 
-private:
+ private:
   using Clock = std::chrono::steady_clock;
   void draw();
   std::string text(std::uint64_t done, double seconds) const;
@@ -42,4 +42,4 @@ private:
   bool finished_ = false;
 };
 
-} // namespace lily
+}  // namespace lily

@@ -19,4 +19,4 @@ std::string with_commas(std::uint64_t value);
 // 20429169263 -> "20.43 GB" (powers of 1000).
 std::string human_bytes(std::uint64_t bytes);
 
-} // namespace lily
+}  // namespace lily

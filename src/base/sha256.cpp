@@ -10,13 +10,12 @@
 namespace lily {
 
 struct Sha256::Impl {
-  EVP_MD_CTX *context = EVP_MD_CTX_new();
+  EVP_MD_CTX* context = EVP_MD_CTX_new();
   ~Impl() { EVP_MD_CTX_free(context); }
 };
 
 Sha256::Sha256() : impl_(std::make_unique<Impl>()) {
-  LILY_CHECK(impl_->context != nullptr &&
-             EVP_DigestInit_ex(impl_->context, EVP_sha256(), nullptr) == 1);
+  LILY_CHECK(impl_->context != nullptr && EVP_DigestInit_ex(impl_->context, EVP_sha256(), nullptr) == 1);
 }
 
 Sha256::~Sha256() = default;
@@ -29,8 +28,7 @@ std::string Sha256::hex() {
   std::array<unsigned char, 32> digest{};
   LILY_CHECK(EVP_DigestFinal_ex(impl_->context, digest.data(), nullptr) == 1);
   std::string out;
-  for (const unsigned char byte : digest)
-    out += fmt::format("{:02x}", byte);
+  for (const unsigned char byte : digest) out += fmt::format("{:02x}", byte);
   return out;
 }
 
@@ -40,4 +38,4 @@ std::string sha256_hex(std::string_view text) {
   return hash.hex();
 }
 
-} // namespace lily
+}  // namespace lily

@@ -25,19 +25,16 @@ inline constexpr std::string_view kWanted =
 std::string_view foreign_magic(std::span<const std::byte> file);
 
 // For a path that exists and is not a directory.
-Error not_a_directory_error(const std::filesystem::path &path);
+Error not_a_directory_error(const std::filesystem::path& path);
 
 // For a directory without config.json or without weights: Unsupported if it
 // holds a known other format, else NotFound.
-Error no_config_error(const std::string &label,
-                      const std::vector<std::string> &names);
-Error no_weights_error(const std::string &label,
-                       const std::vector<std::string> &names);
+Error no_config_error(const std::string& label, const std::vector<std::string>& names);
+Error no_weights_error(const std::string& label, const std::vector<std::string>& names);
 
 // Unsupported if the configuration is of another architecture (dense, other
 // family, drafter alone) or of another quantisation (none, AWQ, GPTQ, fp8,
 // mxfp4, int8, other group size, ...). `label` is the file's name.
-Result<void> refuse_foreign_config(const json::Object &config,
-                                   const std::string &label);
+Result<void> refuse_foreign_config(const json::Object& config, const std::string& label);
 
-} // namespace lily
+}  // namespace lily

@@ -17,27 +17,25 @@ namespace lily {
 // "layers.3.mlp.gate".
 struct Module {
   enum class Kind : std::uint8_t {
-    Quantised, // .weight, .scales, .biases of an AffineView
-    Plain,     // one BF16 tensor
+    Quantised,  // .weight, .scales, .biases of an AffineView
+    Plain,      // one BF16 tensor
   };
   std::string name;
   Kind kind = Kind::Plain;
-  std::string_view
-      suffix; // Plain: what follows the name, ".weight" or "" (A_log, dt_bias)
-  bool router = false;        // Quantised: 8 bits, or 4 in Qwen3.5 conversions
-  bool f32_allowed = false;   // Plain: A_log
-  std::int64_t n_experts = 1; // Quantised
-  bool stacked =
-      false; // Quantised: the tensors have a leading expert dimension
-  std::int64_t out = 0, in = 0;   // Quantised: logical size of one matrix
-  std::vector<std::int64_t> dims; // Plain
-  AffineView *affine = nullptr;   // Quantised: where it goes
-  TensorView *plain = nullptr;    // Plain: where it goes
+  std::string_view suffix;         // Plain: what follows the name, ".weight" or "" (A_log, dt_bias)
+  bool router = false;             // Quantised: 8 bits, or 4 in Qwen3.5 conversions
+  bool f32_allowed = false;        // Plain: A_log
+  std::int64_t n_experts = 1;      // Quantised
+  bool stacked = false;            // Quantised: the tensors have a leading expert dimension
+  std::int64_t out = 0, in = 0;    // Quantised: logical size of one matrix
+  std::vector<std::int64_t> dims;  // Plain
+  AffineView* affine = nullptr;    // Quantised: where it goes
+  TensorView* plain = nullptr;     // Plain: where it goes
 };
 
 // Every text module of `shape`. `weights` is given its layers; the pointers of
 // the result point into it.
-std::vector<Module> text_modules(const Shape &shape, TextWeights &weights);
+std::vector<Module> text_modules(const Shape& shape, TextWeights& weights);
 
 // "language_model.model.layers.3.mlp.gate" from "layers.3.mlp.gate" (the head
 // has no "model." in it).
@@ -58,4 +56,4 @@ struct VisionTensor {
 };
 std::vector<VisionTensor> vision_tensors();
 
-} // namespace lily
+}  // namespace lily

@@ -25,35 +25,28 @@ struct EmbeddedFile {
 std::span<const EmbeddedFile> embedded_model_files();
 
 class ModelFiles {
-public:
+ public:
   // Errors: NotFound, Io, and Unsupported for a path that is a file of a known
   // foreign format.
-  static Result<ModelFiles>
-  open_directory(const std::filesystem::path &directory);
+  static Result<ModelFiles> open_directory(const std::filesystem::path& directory);
   // The files must outlive the result.
-  static ModelFiles in_memory(std::string label,
-                              std::span<const EmbeddedFile> files);
+  static ModelFiles in_memory(std::string label, std::span<const EmbeddedFile> files);
 
-  const std::string &label() const {
-    return label_;
-  } // directory as given, for messages
-  const std::vector<std::string> &names() const {
-    return names_;
-  } // sorted; links included, subdirectories not
+  const std::string& label() const { return label_; }  // directory as given, for messages
+  const std::vector<std::string>& names() const { return names_; }  // sorted; links included, subdirectories not
   bool has(std::string_view name) const;
-  std::string path(std::string_view name) const; // label/name, for messages
+  std::string path(std::string_view name) const;  // label/name, for messages
 
   // A small file as text. Errors: NotFound, Io, Corrupt (too large).
   Result<std::string> read(std::string_view name, std::size_t max_bytes) const;
   // A large file without copying it; stays valid as long as this object.
-  Result<std::span<const std::byte>> map(const std::string &name);
+  Result<std::span<const std::byte>> map(const std::string& name);
 
   void prefetch(std::span<const std::byte> part) const;
-  void release(std::span<const std::byte> part)
-      const; // see MappedFile::release(); nothing happens to embedded files
+  void release(std::span<const std::byte> part) const;  // see MappedFile::release(); nothing happens to embedded files
 
-private:
-  const MappedFile *mapping_of(std::span<const std::byte> part) const;
+ private:
+  const MappedFile* mapping_of(std::span<const std::byte> part) const;
 
   std::string label_;
   std::filesystem::path directory_;
@@ -62,4 +55,4 @@ private:
   std::map<std::string, MappedFile, std::less<>> mapped_;
 };
 
-} // namespace lily
+}  // namespace lily

@@ -19,8 +19,7 @@ namespace {
 constexpr std::string_view kSingleName = "model.safetensors";
 constexpr std::size_t kMaxIndexBytes = 64u << 20;
 
-using WeightMap =
-    std::map<std::string, std::string, std::less<>>; // tensor -> shard
+using WeightMap = std::map<std::string, std::string, std::less<>>;  // tensor -> shard
 
 struct Index {
   WeightMap weight_map;
@@ -30,19 +29,17 @@ struct Index {
 // Shard names come from a file that may be hostile: they must stay inside the
 // directory.
 bool is_plain_name(std::string_view name) {
-  return !name.empty() && name != "." && name != ".." &&
-         name.find('/') == std::string_view::npos &&
+  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string_view::npos &&
          name.find('\0') == std::string_view::npos;
 }
 
-Result<Index> parse_index(std::string_view text, const std::string &label) {
+Result<Index> parse_index(std::string_view text, const std::string& label) {
   LILY_TRY(const json::Object object, parse_strict_object(text, label));
-  const json::Value *map = object.if_contains("weight_map");
+  const json::Value* map = object.if_contains("weight_map");
   if (map == nullptr || !map->is_object() || map->get_object().empty())
-    return fail(ErrorCode::Corrupt,
-                "{}: expected a filled object \"weight_map\"", label);
+    return fail(ErrorCode::Corrupt, "{}: expected a filled object \"weight_map\"", label);
   Index index;
-  for (const auto &[tensor, shard] : map->get_object()) {
+  for (const auto& [tensor, shard] : map->get_object()) {
     if (!shard.is_string() || !is_plain_name(shard.get_string()))
       return fail(ErrorCode::Corrupt,
                   "{}: tensor {}: expected the name of a file beside the "
@@ -50,11 +47,8 @@ Result<Index> parse_index(std::string_view text, const std::string &label) {
                   label, quote(tensor), quote(json::dump(shard)));
     index.weight_map.emplace(tensor, shard.get_string());
   }
-  if (const json::Value *metadata = object.if_contains("metadata");
-      metadata != nullptr && metadata->is_object())
-    if (const json::Value *size =
-            metadata->get_object().if_contains("total_size");
-        size != nullptr && size->is_int64())
+  if (const json::Value* metadata = object.if_contains("metadata"); metadata != nullptr && metadata->is_object())
+    if (const json::Value* size = metadata->get_object().if_contains("total_size"); size != nullptr && size->is_int64())
       index.total_size = size->get_int64();
   return index;
 }
@@ -62,92 +56,73 @@ Result<Index> parse_index(std::string_view text, const std::string &label) {
 // "model-00001-of-00004.safetensors": a file that claims to be part of the
 // model.
 bool looks_like_shard(std::string_view name) {
-  return name.starts_with("model-") &&
-         name.find("-of-") != std::string_view::npos &&
-         name.ends_with(".safetensors");
+  return name.starts_with("model-") && name.find("-of-") != std::string_view::npos && name.ends_with(".safetensors");
 }
 
 // Which files to read, by the index or without one.
-Result<std::set<std::string>> shard_names(const ModelFiles &files,
-                                          const std::optional<Index> &index) {
+Result<std::set<std::string>> shard_names(const ModelFiles& files, const std::optional<Index>& index) {
   std::set<std::string> names;
   if (index) {
-    for (const auto &[tensor, shard] : index->weight_map)
-      names.insert(shard);
+    for (const auto& [tensor, shard] : index->weight_map) names.insert(shard);
     return names;
   }
-  if (files.has(kSingleName))
-    return std::set<std::string>{std::string(kSingleName)};
-  for (const std::string &name : files.names())
+  if (files.has(kSingleName)) return std::set<std::string>{std::string(kSingleName)};
+  for (const std::string& name : files.names())
     if (looks_like_shard(name))
-      return fail(ErrorCode::NotFound,
-                  "{}: no such file, but {} is there; download the index too",
+      return fail(ErrorCode::NotFound, "{}: no such file, but {} is there; download the index too",
                   files.path(kIndexName), name);
   return tl::unexpected(no_weights_error(files.label(), files.names()));
 }
 
 // Drops the directory that every message of a single file begins with.
-std::string without_directory(const std::string &message,
-                              const std::string &path,
-                              const std::string &name) {
-  return message.starts_with(path) ? name + message.substr(path.size())
-                                   : message;
+std::string without_directory(const std::string& message, const std::string& path, const std::string& name) {
+  return message.starts_with(path) ? name + message.substr(path.size()) : message;
 }
 
-void compare_with_index(const Shard &shard, const WeightMap &map,
-                        std::vector<std::string> &problems) {
+void compare_with_index(const Shard& shard, const WeightMap& map, std::vector<std::string>& problems) {
   std::set<std::string_view> present;
-  for (const SafetensorsEntry &entry : shard.header.tensors) {
+  for (const SafetensorsEntry& entry : shard.header.tensors) {
     present.insert(entry.name);
     const auto listed = map.find(entry.name);
     if (listed == map.end())
-      problems.push_back(
-          fmt::format("{} holds {}, which the index does not list", shard.name,
-                      quote(entry.name)));
+      problems.push_back(fmt::format("{} holds {}, which the index does not list", shard.name, quote(entry.name)));
     else if (listed->second != shard.name)
-      problems.push_back(fmt::format("{} holds {}, which the index puts in {}",
-                                     shard.name, quote(entry.name),
-                                     quote(listed->second)));
+      problems.push_back(
+          fmt::format("{} holds {}, which the index puts in {}", shard.name, quote(entry.name), quote(listed->second)));
   }
-  for (const auto &[tensor, name] : map)
+  for (const auto& [tensor, name] : map)
     if (name == shard.name && !present.contains(tensor))
-      problems.push_back(fmt::format("{} lacks {}, which the index puts there",
-                                     shard.name, quote(tensor)));
+      problems.push_back(fmt::format("{} lacks {}, which the index puts there", shard.name, quote(tensor)));
 }
 
-std::int64_t tensor_bytes(const std::vector<Shard> &shards) {
+std::int64_t tensor_bytes(const std::vector<Shard>& shards) {
   std::int64_t bytes = 0;
-  for (const Shard &shard : shards)
-    for (const SafetensorsEntry &entry : shard.header.tensors)
-      bytes += static_cast<std::int64_t>(entry.data.size());
+  for (const Shard& shard : shards)
+    for (const SafetensorsEntry& entry : shard.header.tensors) bytes += static_cast<std::int64_t>(entry.data.size());
   return bytes;
 }
 
-void note_other_files(const ModelFiles &files,
-                      const std::set<std::string> &known, ShardSet &set,
-                      std::vector<std::string> &problems) {
-  for (const std::string &name : files.names()) {
-    if (!name.ends_with(".safetensors") || known.contains(name))
-      continue;
+void note_other_files(const ModelFiles& files, const std::set<std::string>& known, ShardSet& set,
+                      std::vector<std::string>& problems) {
+  for (const std::string& name : files.names()) {
+    if (!name.ends_with(".safetensors") || known.contains(name)) continue;
     if (looks_like_shard(name) && !set.index.empty())
       problems.push_back(fmt::format("{} is not in the index", name));
     else
-      set.notes.push_back(
-          fmt::format("{} is not part of the model and was not read", name));
+      set.notes.push_back(fmt::format("{} is not part of the model and was not read", name));
   }
 }
 
 // Opens every shard; whatever is wrong is collected rather than told one file
 // at a time.
-ErrorCode open_shards(ModelFiles &files, const std::set<std::string> &names,
-                      ShardSet &set, std::vector<std::string> &problems) {
+ErrorCode open_shards(ModelFiles& files, const std::set<std::string>& names, ShardSet& set,
+                      std::vector<std::string>& problems) {
   ErrorCode code = ErrorCode::Corrupt;
-  for (const std::string &name : names) {
+  for (const std::string& name : names) {
     const std::string path = files.path(name);
-    const auto report = [&](const Error &error) {
+    const auto report = [&](const Error& error) {
       problems.push_back(without_directory(error.message, path, name));
-      if (problems.size() == 1)
-        code = error.code;
+      if (problems.size() == 1) code = error.code;
     };
     auto file = files.map(name);
     if (!file) {
@@ -163,20 +138,17 @@ ErrorCode open_shards(ModelFiles &files, const std::set<std::string> &names,
   return code;
 }
 
-} // namespace
+}  // namespace
 
-std::string first_few(const std::vector<std::string> &items) {
+std::string first_few(const std::vector<std::string>& items) {
   constexpr std::size_t kShown = 3;
   const std::size_t n = std::min(items.size(), kShown);
-  std::string text = fmt::format(
-      "{}", fmt::join(items.begin(),
-                      items.begin() + static_cast<std::ptrdiff_t>(n), ", "));
-  if (items.size() > n)
-    text += fmt::format(" and {} more", items.size() - n);
+  std::string text = fmt::format("{}", fmt::join(items.begin(), items.begin() + static_cast<std::ptrdiff_t>(n), ", "));
+  if (items.size() > n) text += fmt::format(" and {} more", items.size() - n);
   return text;
 }
 
-Result<ShardSet> read_shards(ModelFiles &files) try {
+Result<ShardSet> read_shards(ModelFiles& files) try {
   ShardSet set;
   std::optional<Index> index;
   if (files.has(kIndexName)) {
@@ -188,21 +160,17 @@ Result<ShardSet> read_shards(ModelFiles &files) try {
   const ErrorCode code = open_shards(files, names, set, problems);
   note_other_files(files, names, set, problems);
   if (index)
-    for (const Shard &shard : set.shards)
-      compare_with_index(shard, index->weight_map, problems);
+    for (const Shard& shard : set.shards) compare_with_index(shard, index->weight_map, problems);
   if (!problems.empty())
-    return fail(code, "{}: {} problem{} with the weight files: {}",
-                files.label(), problems.size(), problems.size() == 1 ? "" : "s",
-                first_few(problems));
+    return fail(code, "{}: {} problem{} with the weight files: {}", files.label(), problems.size(),
+                problems.size() == 1 ? "" : "s", first_few(problems));
   const std::int64_t bytes = tensor_bytes(set.shards);
   if (index && index->total_size && *index->total_size != bytes)
     set.notes.push_back(
-        fmt::format("the index gives a total of {} bytes, the tensors have {}",
-                    *index->total_size, bytes));
+        fmt::format("the index gives a total of {} bytes, the tensors have {}", *index->total_size, bytes));
   return set;
-} catch (const std::exception &exception) {
-  return fail(ErrorCode::OutOfMemory, "{}: {}", files.label(),
-              exception.what());
+} catch (const std::exception& exception) {
+  return fail(ErrorCode::OutOfMemory, "{}: {}", files.label(), exception.what());
 }
 
-} // namespace lily
+}  // namespace lily

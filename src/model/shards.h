@@ -21,19 +21,19 @@ struct Shard {
 };
 
 struct ShardSet {
-  std::vector<Shard> shards; // sorted by name
-  std::string index;         // text of the index, empty for a single file
+  std::vector<Shard> shards;  // sorted by name
+  std::string index;          // text of the index, empty for a single file
   std::vector<std::string> notes;
 };
 
 // Either model.safetensors.index.json and its shards, or a single
 // model.safetensors. All that is wrong with the files is told in one line: the
 // first few problems and their number.
-Result<ShardSet> read_shards(ModelFiles &files);
+Result<ShardSet> read_shards(ModelFiles& files);
 
 // "a, b, c and 5 more".
-std::string first_few(const std::vector<std::string> &items);
+std::string first_few(const std::vector<std::string>& items);
 
 inline constexpr std::string_view kIndexName = "model.safetensors.index.json";
 
-} // namespace lily
+}  // namespace lily

@@ -11,7 +11,6 @@ namespace lily {
 
 // Parses an object; refuses duplicate keys at any depth. Errors are Corrupt and
 // begin with `label`.
-Result<json::Object> parse_strict_object(std::string_view text,
-                                         const std::string &label);
+Result<json::Object> parse_strict_object(std::string_view text, const std::string& label);
 
-} // namespace lily
+}  // namespace lily

@@ -8,16 +8,15 @@
 namespace lily {
 namespace {
 
-const std::filesystem::path kDirectory =
-    std::filesystem::path(LILY_SOURCE_DIR) / "models/lily-tiny";
+const std::filesystem::path kDirectory = std::filesystem::path(LILY_SOURCE_DIR) / "models/lily-tiny";
 
-void expect_lily_tiny(const Checkpoint &checkpoint) {
+void expect_lily_tiny(const Checkpoint& checkpoint) {
   EXPECT_EQ(&checkpoint.shape(), &kLilyTiny);
   EXPECT_EQ(checkpoint.id(), "lily-tiny");
   EXPECT_EQ(checkpoint.max_positions(), 32768);
   EXPECT_EQ(checkpoint.stop_ids(), (std::vector<TokenId>{1969, 1967}));
   EXPECT_EQ(checkpoint.weights().layers.size(), 8u);
-  const MoeWeights &moe = checkpoint.weights().layers[3].moe;
+  const MoeWeights& moe = checkpoint.weights().layers[3].moe;
   EXPECT_EQ(moe.router.bits, 8);
   EXPECT_EQ(moe.gate.bits, 4);
   EXPECT_EQ(moe.down.n_experts, 32);
@@ -47,11 +46,11 @@ TEST(LilyTiny, IsEmbedded) {
 TEST(LilyTiny, ReleasedBytesCanBeReadAgain) {
   const auto checkpoint = Checkpoint::open(kDirectory);
   ASSERT_TRUE(checkpoint);
-  const AffineView &embed = checkpoint->weights().embed;
+  const AffineView& embed = checkpoint->weights().embed;
   const std::uint32_t before = embed.weight.load_u32(embed.weight.count() - 1);
   checkpoint->release(embed);
   EXPECT_EQ(embed.weight.load_u32(embed.weight.count() - 1), before);
 }
 
-} // namespace
-} // namespace lily
+}  // namespace
+}  // namespace lily

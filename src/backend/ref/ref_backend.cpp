@@ -42,14 +42,13 @@ class RefSnapshot final : public Snapshot {
 
 // Runs `work` and turns a failed allocation into an error.
 template <class Work>
-auto within_memory(std::string_view what, Work work) -> decltype(work()) {
+auto within_memory(std::string_view what, Work work, ErrorCode code = ErrorCode::OutOfMemory) -> decltype(work()) {
   try {
     return work();
   } catch (const std::bad_alloc&) {
-    return fail(ErrorCode::OutOfMemory, "reference backend: not enough memory for {}", what);
-  } catch (const std::length_error&) {
-    return fail(ErrorCode::OutOfMemory, "reference backend: not enough memory for {}", what);
+  } catch (const std::length_error&) {  // a vector of more than its max_size()
   }
+  return fail(code, "reference backend: not enough memory for {}", what);
 }
 
 class RefBackend final : public Backend {
@@ -108,10 +107,15 @@ class RefBackend final : public Backend {
     std::int64_t n_tokens = 0;
     for (const StepItem& item : items) n_tokens += std::ssize(item.tokens);
     LILY_CHECK(n_tokens <= max_batch_tokens_);
-    return within_memory("a step", [&]() -> Result<void> {
-      for (StepItem& item : items) run(item);
-      return {};
-    });
+    // The cache was reserved with the sequence. Working memory is small, but taken on the way: without it the step has
+    // run in part, which is not what OutOfMemory promises.
+    return within_memory(
+        "the middle of a step",
+        [&]() -> Result<void> {
+          for (StepItem& item : items) run(item);
+          return {};
+        },
+        ErrorCode::Internal);
   }
 
  private:

@@ -23,7 +23,7 @@ struct ToolCall {
 
 struct ChatMessage {
   Role role = Role::User;
-  std::string content;  // text parts already joined; empty for null
+  std::string content;                   // text parts already joined; empty for null
   std::optional<std::string> reasoning;  // reasoning_content
   std::vector<ToolCall> tool_calls;      // assistant only
 };
@@ -35,7 +35,8 @@ struct ChatOptions {
   bool strict = false;  // refuse what the template itself refuses (late system messages)
 };
 
-// A run of prompt text: `control` runs consist of added-token literals only.
+// A run of prompt text: either one chat marker (kChatMarkers), or text in which literals of added tokens are just text.
+// Adjacent plain text is one span, so that it is tokenised as the whole string would be.
 struct PromptSpan {
   bool control = false;
   std::string text;
@@ -43,8 +44,9 @@ struct PromptSpan {
 
 struct RenderedPrompt {
   std::vector<PromptSpan> spans;
-  // Indexes into spans: a later prompt of the same conversation is likely to share everything before that span
-  // (end of system and tools, end of each user turn, before the generation prompt).
+  // Indexes into spans, ascending: a later prompt of the same conversation is likely to share everything before that
+  // span (end of the system and tools block, end of each user turn and of each run of tool results, before the
+  // generation prompt).
   std::vector<std::size_t> boundaries;
   std::string text() const;  // all spans joined
 };
@@ -56,13 +58,16 @@ struct EncodedPrompt {
 
 class ChatTemplate {
  public:
-  // Takes the literals of the tools block from the template's text. An unknown template is Unsupported.
+  // Knows the template by the hash of all its text but the two literals of the tools block; those are taken from the
+  // text, so that a model may word them its own way. Any other template is Unsupported.
   static Result<ChatTemplate> load(std::string_view template_text);
 
-  // tools: the request's array, each element printed as the client wrote it. Errors (InvalidArgument) carry the template's own reason.
-  Result<RenderedPrompt> render(const std::vector<ChatMessage>& messages, const json::Array& tools, const ChatOptions& options) const;
+  // tools: the request's array, each element printed as the client wrote it. Errors (InvalidArgument) carry the
+  // template's own reason. Late system messages are rendered in their place unless options.strict.
+  Result<RenderedPrompt> render(const std::vector<ChatMessage>& messages, const json::Array& tools,
+                                const ChatOptions& options) const;
 
-  const std::string& name() const { return name_; }  // "Qwen3.6", "LilyTiny"
+  const std::string& name() const { return name_; }  // "Qwen3.6", or "Qwen3.6 with its own tools text"
 
  private:
   std::string name_;

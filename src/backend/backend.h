@@ -53,7 +53,7 @@ struct StepItem {
   Sequence* sequence = nullptr;
   std::span<const TokenId> tokens;  // at least one; prefill chunks and decode tokens may mix in a step
   Want want = Want::Nothing;
-  std::span<float> logits;  // caller's memory for LastLogits/AllLogits; masked rows hold -infinity
+  std::span<float> logits{};  // caller's memory for LastLogits/AllLogits; masked rows hold -infinity
   TokenId greedy = -1;      // out, for Want::Greedy; -1 if any logit was NaN
 };
 

@@ -1,0 +1,226 @@
+#include "engine/cache_trie.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "base/check.h"
+
+namespace lily {
+namespace {
+
+// How often, against a message boundary, a snapshot of a kind is asked for again: intervals serve edits in the middle
+// of a long prompt and repeated prefills alone.
+double weight(SnapshotKind kind) {
+  return kind == SnapshotKind::Interval ? 0.25 : 1.0;
+}
+
+std::int64_t shared_prefix(std::span<const TokenId> a, std::span<const TokenId> b) {
+  return std::ranges::mismatch(a, b).in1 - a.begin();
+}
+
+}  // namespace
+
+struct TrieCache::Entry {
+  Owner owner = 0;
+  std::shared_ptr<const Snapshot> snapshot;
+  SnapshotKind kind = SnapshotKind::Boundary;
+  std::uint64_t hits = 0;
+  std::uint64_t last_use = 0;
+  double inflation = 0;  // of the cache at the last use
+};
+
+struct TrieCache::Node {
+  std::vector<TokenId> edge;  // from the parent to here
+  std::int64_t depth = 0;     // tokens from the root
+  Node* parent = nullptr;
+  std::map<TokenId, std::unique_ptr<Node>> children;  // by the first token of their edge
+  std::optional<Entry> entry;
+};
+
+TrieCache::TrieCache(std::size_t budget_bytes) : budget_bytes_(budget_bytes), root_(std::make_unique<Node>()) {}
+
+TrieCache::~TrieCache() = default;
+
+TrieCache::Walk TrieCache::walk(std::span<const TokenId> prompt) const {
+  Walk walk;
+  walk.node = root_.get();
+  for (;;) {
+    const auto rest = prompt.subspan(static_cast<std::size_t>(walk.shared));
+    if (rest.empty() || walk.node->children.empty()) return walk;
+    const auto child = walk.node->children.find(rest.front());
+    if (child == walk.node->children.end()) {
+      walk.diverged = true;
+      return walk;
+    }
+    const std::vector<TokenId>& edge = child->second->edge;
+    const std::int64_t shared = shared_prefix(edge, rest);
+    walk.shared += shared;
+    if (shared < std::ssize(edge)) {
+      walk.diverged = shared < std::ssize(rest);
+      return walk;
+    }
+    walk.node = child->second.get();
+  }
+}
+
+TrieCache::Node* TrieCache::deepest_entry(Node* node, std::int64_t max_length) const {
+  while (node && (!node->entry || node->depth > max_length)) node = node->parent;
+  return node;
+}
+
+CacheHit TrieCache::find(std::span<const TokenId> prompt, std::int64_t max_length) {
+  const Walk walked = walk(prompt);
+  CacheHit hit;
+  hit.shared = walked.shared;
+  hit.diverged = walked.diverged;
+  if (Node* node = deepest_entry(walked.node, max_length)) {
+    ++node->entry->hits;
+    use(*node->entry);
+    hit.snapshot = node->entry->snapshot;
+    hit.length = node->depth;
+  }
+  return hit;
+}
+
+std::int64_t TrieCache::longest(std::span<const TokenId> prompt, std::int64_t max_length) const {
+  const Node* node = deepest_entry(walk(prompt).node, max_length);
+  return node ? node->depth : 0;
+}
+
+bool TrieCache::touch(std::span<const TokenId> tokens) {
+  const Walk walked = walk(tokens);
+  if (walked.node->depth != std::ssize(tokens) || !walked.node->entry) return false;
+  use(*walked.node->entry);
+  return true;
+}
+
+void TrieCache::use(Entry& entry) {
+  entry.last_use = ++clock_;
+  entry.inflation = inflation_;
+}
+
+void TrieCache::insert(std::span<const TokenId> tokens, std::shared_ptr<const Snapshot> snapshot, SnapshotKind kind,
+                       std::string_view /*key*/) {
+  LILY_CHECK(!tokens.empty() && snapshot->length() == std::ssize(tokens));
+  Node* node = node_at(tokens);
+  if (!node->entry) {
+    const Owner owner = next_owner_++;
+    pages_.add(owner, *snapshot);
+    node->entry.emplace();
+    node->entry->owner = owner;
+    node->entry->snapshot = std::move(snapshot);
+    node->entry->kind = kind;
+    entries_.emplace(owner, node);
+  }
+  use(*node->entry);
+  evict_to(budget_bytes_, node);
+}
+
+// The node that ends exactly with these tokens, made if need be.
+TrieCache::Node* TrieCache::node_at(std::span<const TokenId> tokens) {
+  const Walk walked = walk(tokens);
+  Node* node = walked.node;
+  if (walked.shared > node->depth) {
+    node = split(node->children.at(tokens[static_cast<std::size_t>(node->depth)]).get(), walked.shared);
+  }
+  if (node->depth == std::ssize(tokens)) return node;
+  const auto rest = tokens.subspan(static_cast<std::size_t>(node->depth));
+  auto leaf = std::make_unique<Node>();
+  leaf->edge.assign(rest.begin(), rest.end());
+  leaf->depth = std::ssize(tokens);
+  leaf->parent = node;
+  token_bytes_ += rest.size_bytes();
+  Node* made = leaf.get();
+  node->children.emplace(rest.front(), std::move(leaf));
+  return made;
+}
+
+// Cuts the edge above `child` so that a node stands at depth `at`, and returns that node.
+TrieCache::Node* TrieCache::split(Node* child, std::int64_t at) {
+  Node* parent = child->parent;
+  std::unique_ptr<Node>& slot = parent->children.at(child->edge.front());
+  auto middle = std::make_unique<Node>();
+  const auto cut = child->edge.begin() + (at - parent->depth);
+  middle->edge.assign(child->edge.begin(), cut);
+  middle->depth = at;
+  middle->parent = parent;
+  child->edge.erase(child->edge.begin(), cut);
+  child->parent = middle.get();
+  middle->children.emplace(child->edge.front(), std::move(slot));
+  slot = std::move(middle);
+  return slot.get();
+}
+
+double TrieCache::worth(const Node& node) const {
+  const Entry& entry = *node.entry;
+  const Node* above = deepest_entry(node.parent, node.depth);
+  const auto tokens = static_cast<double>(node.depth - (above ? above->depth : 0));
+  const auto bytes = static_cast<double>(std::max<std::size_t>(1, pages_.exclusive_bytes(entry.owner)));
+  return entry.inflation + static_cast<double>(1 + entry.hits) * weight(entry.kind) * tokens / bytes;
+}
+
+// Evicts until at most `bytes` are used. `spared` goes last, and only if it is too large by itself.
+void TrieCache::evict_to(std::size_t bytes, const Node* spared) {
+  while (used_bytes() > bytes && !entries_.empty()) {
+    Node* victim = nullptr;
+    std::pair<double, std::uint64_t> least;
+    for (const auto& [owner, node] : entries_) {
+      if (node == spared && entries_.size() > 1) continue;
+      const std::pair candidate{worth(*node), node->entry->last_use};
+      if (!victim || candidate < least) {
+        victim = node;
+        least = candidate;
+      }
+    }
+    inflation_ = std::max(inflation_, least.first);
+    ++evictions_;
+    drop(victim);
+  }
+}
+
+void TrieCache::drop(Node* node) {
+  pages_.remove(node->entry->owner, *node->entry->snapshot);
+  entries_.erase(node->entry->owner);
+  node->entry.reset();
+  prune(node);
+}
+
+// Restores invariant 1 from a node that has lost its entry or a child.
+void TrieCache::prune(Node* node) {
+  while (node != root_.get() && !node->entry && node->children.size() < 2) {
+    Node* parent = node->parent;
+    const auto slot = parent->children.find(node->edge.front());
+    if (node->children.empty()) {
+      token_bytes_ -= node->edge.size() * sizeof(TokenId);
+      parent->children.erase(slot);
+      node = parent;
+      continue;
+    }
+    std::unique_ptr<Node> child = std::move(node->children.begin()->second);
+    child->edge.insert(child->edge.begin(), node->edge.begin(), node->edge.end());
+    child->parent = parent;
+    slot->second = std::move(child);  // frees node
+    return;
+  }
+}
+
+void TrieCache::forget(std::span<const TokenId> tokens) {
+  while (Node* node = deepest_entry(walk(tokens).node, std::ssize(tokens))) drop(node);
+}
+
+bool TrieCache::shrink() {
+  if (entries_.empty()) return false;
+  evict_to(used_bytes() / 2, nullptr);
+  return true;
+}
+
+std::size_t TrieCache::used_bytes() const {
+  return pages_.total_bytes() + token_bytes_;
+}
+
+CacheCounters TrieCache::counters() const {
+  return {.entries = entries_.size(), .used_bytes = used_bytes(), .evictions = evictions_};
+}
+
+}  // namespace lily

@@ -1,5 +1,4 @@
-// Read-only view of a file through the page cache, and reading of small files
-// whole.
+// Read-only view of a file through the page cache, and reading of small files whole.
 #pragma once
 
 #include <cstddef>
@@ -13,22 +12,19 @@ namespace lily {
 
 class MappedFile {
  public:
-  // Follows links. Errors: NotFound (with the target of a dangling link), Io.
-  // An empty file maps to an empty span.
+  // Follows links. Errors: NotFound (with the target of a dangling link), Io. An empty file maps to an empty span.
   static Result<MappedFile> open(const std::filesystem::path& path);
 
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
   ~MappedFile();
 
-  // Valid until destruction. Another process that truncates the file meanwhile
-  // makes reads past its end fatal.
+  // Valid until destruction. Another process that truncates the file meanwhile makes reads past its end fatal.
   std::span<const std::byte> bytes() const { return {data_, size_}; }
 
   // Starts reading `part` of bytes() from disk without waiting for it.
   void prefetch(std::span<const std::byte> part) const;
-  // Drops the whole pages inside `part` of bytes() from this process; touching
-  // them again reads them again.
+  // Drops the whole pages inside `part` of bytes() from this process; touching them again reads them again.
   void release(std::span<const std::byte> part) const;
 
  private:
@@ -37,8 +33,7 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
-// The whole file as text. Errors as for MappedFile::open(), and Corrupt if it
-// is larger than `max_bytes`.
+// The whole file as text. Errors as for MappedFile::open(), and Corrupt if it is larger than `max_bytes`.
 Result<std::string> read_file(const std::filesystem::path& path, std::size_t max_bytes);
 
 }  // namespace lily

@@ -1,5 +1,4 @@
-// Progress of a long job on standard error: a bar that redraws itself on a
-// terminal, an occasional line elsewhere.
+// Progress of a long job on standard error: a bar that redraws itself on a terminal, an occasional line elsewhere.
 #pragma once
 
 #include <atomic>
@@ -14,8 +13,7 @@ class Progress {
  public:
   enum class Unit : std::uint8_t { Bytes, Items };
 
-  // Draws nothing before the first update that is late enough to be worth a
-  // look.
+  // Draws nothing before the first update that is late enough to be worth a look.
   Progress(std::string label, std::uint64_t total, Unit unit = Unit::Bytes);
   ~Progress();  // finish()
   Progress(const Progress&) = delete;

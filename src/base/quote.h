@@ -1,5 +1,4 @@
-// Untrusted text inside a message: control characters and invalid UTF-8 become
-// escapes, long text is cut.
+// Untrusted text inside a message: control characters and invalid UTF-8 become escapes, long text is cut.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +8,7 @@
 
 namespace lily {
 
-// `text` in double quotes, at most `max_bytes` of it. Always valid printable
-// UTF-8 on one line.
+// `text` in double quotes, at most `max_bytes` of it. Always valid printable UTF-8 on one line.
 std::string quote(std::string_view text, std::size_t max_bytes = 96);
 
 // 1234567 -> "1,234,567".

@@ -75,8 +75,7 @@ Result<TensorView> make_view(const SafetensorsEntry& entry, std::string_view dty
   return view;
 }
 
-// Finds the tensors of every module and gives them to the weights that the
-// modules point to.
+// Finds the tensors of every module and gives them to the weights that the modules point to.
 class Binder {
  public:
   Binder(const TensorMap& tensors, const ModelConfig& config, std::string label)
@@ -187,9 +186,8 @@ Result<CheckpointTexts> read_texts(const ModelFiles& files, std::vector<std::str
   return texts;
 }
 
-// Headers pin names, shapes and places but not values: two trainings of one
-// shape share them. So a few bytes from the middle of tensors all over the
-// files go in as well; that costs some page faults and no long read.
+// Headers pin names, shapes and places but not values: two trainings of one shape share them. So a few bytes from the
+// middle of tensors all over the files go in as well; that costs some page faults and no long read.
 std::string make_fingerprint(std::string_view config, const ShardSet& set) {
   constexpr std::size_t kSamples = 64, kSampleBytes = 64;
   Sha256 hash;
@@ -207,8 +205,7 @@ std::string make_fingerprint(std::string_view config, const ShardSet& set) {
   return hash.hex();
 }
 
-// The directory's own name; in the Hugging Face cache
-// ("models--owner--name/snapshots/<hash>") the model's.
+// The directory's own name; in the Hugging Face cache ("models--owner--name/snapshots/<hash>") the model's.
 std::string model_id(const std::filesystem::path& directory) {
   std::error_code error;
   std::filesystem::path path = std::filesystem::absolute(directory, error).lexically_normal();

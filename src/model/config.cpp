@@ -52,8 +52,7 @@ std::string shown(const json::Value* value) {
   return value == nullptr ? std::string("nothing") : quote(json::dump(*value), 64);
 }
 
-// Numbers of a config are written by several programs; 1e-06 and 1e-6 are one
-// value.
+// Numbers of a config are written by several programs; 1e-06 and 1e-6 are one value.
 bool same(double a, double b) {
   return std::fabs(a - b) <= 1e-9 * std::fabs(b);
 }
@@ -85,8 +84,7 @@ Result<void> check_sizes(const json::Object& text, const Shape& shape, const std
   return {};
 }
 
-// Switches of the architecture that this program has built in. Absent means the
-// built-in value.
+// Switches of the architecture that this program has built in. Absent means the built-in value.
 Result<void> check_switches(const json::Object& outer, const json::Object& text, const std::string& label) {
   const std::pair<std::string_view, json::Value> kSwitches[] = {{"tie_word_embeddings", false},
                                                                 {"attention_bias", false},
@@ -162,8 +160,7 @@ Result<std::vector<TokenId>> token_ids(const json::Value* value, int vocab, cons
   return ids;
 }
 
-// The per-module entries of the quantisation block, for modules of the text
-// part.
+// The per-module entries of the quantisation block, for modules of the text part.
 Result<void> parse_overrides(const json::Object& block, const std::string& label, ModelConfig& config) {
   for (const auto& [key, value] : block) {
     const std::string_view name(key);

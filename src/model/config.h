@@ -1,5 +1,4 @@
-// config.json and generation_config.json: which of the known shapes this is,
-// how it is quantised, where it stops.
+// config.json and generation_config.json: which of the known shapes this is, how it is quantised, where it stops.
 #pragma once
 
 #include <cstdint>
@@ -23,18 +22,15 @@ struct ModelConfig {
   int bits_of(std::string_view module) const;
 };
 
-// Everything that contradicts the shape is refused with the first such key, the
-// value expected and the value found. The text part may be nested under
-// "text_config" or flat. `label` is the file's name for messages.
+// Everything that contradicts the shape is refused with the first such key, the value expected and the value found. The
+// text part may be nested under "text_config" or flat. `label` is the file's name for messages.
 Result<ModelConfig> parse_config(std::string_view text, const std::string& label);
 
-// eos_token_id of generation_config.json: one id or a list. Empty if the file
-// does not say.
+// eos_token_id of generation_config.json: one id or a list. Empty if the file does not say.
 Result<std::vector<TokenId>> parse_stop_ids(std::string_view text, int vocab, const std::string& label);
 
-// The config.json of a converted checkpoint of `shape`, byte for byte as MLX
-// writes it (for the real shape with its vision part it is the published file),
-// and its generation_config.json.
+// The config.json of a converted checkpoint of `shape`, byte for byte as MLX writes it (for the real shape with its
+// vision part it is the published file), and its generation_config.json.
 std::string write_config(const Shape& shape);
 std::string write_generation_config(const Shape& shape);
 

@@ -1,6 +1,5 @@
-// The text tensors of a shape by name: which modules there are, in the order in
-// which MLX writes them, and where each belongs in TextWeights. The loader
-// walks this list to find its tensors, synth walks it to write them.
+// The text tensors of a shape by name: which modules there are, in the order in which MLX writes them, and where each
+// belongs in TextWeights. The loader walks this list to find its tensors, synth walks it to write them.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +12,7 @@
 
 namespace lily {
 
-// One module. Its name carries neither the prefix (kTextPrefix) nor ".weight":
-// "layers.3.mlp.gate".
+// One module. Its name carries neither the prefix (kTextPrefix) nor ".weight": "layers.3.mlp.gate".
 struct Module {
   enum class Kind : std::uint8_t {
     Quantised,  // .weight, .scales, .biases of an AffineView
@@ -33,23 +31,19 @@ struct Module {
   TensorView* plain = nullptr;     // Plain: where it goes
 };
 
-// Every text module of `shape`. `weights` is given its layers; the pointers of
-// the result point into it.
+// Every text module of `shape`. `weights` is given its layers; the pointers of the result point into it.
 std::vector<Module> text_modules(const Shape& shape, TextWeights& weights);
 
-// "language_model.model.layers.3.mlp.gate" from "layers.3.mlp.gate" (the head
-// has no "model." in it).
+// "language_model.model.layers.3.mlp.gate" from "layers.3.mlp.gate" (the head has no "model." in it).
 std::string mlx_name(std::string_view module);
 
-// The name without its known prefixes: "language_model.model.", "model.",
-// "language_model.".
+// The name without its known prefixes: "language_model.model.", "model.", "language_model.".
 std::string_view without_prefix(std::string_view tensor);
 
 bool is_vision_tensor(std::string_view tensor);
 bool is_mtp_tensor(std::string_view tensor);
 
-// Tensors of the vision tower of the real checkpoint, all BF16, in file order.
-// They are never read, only written.
+// Tensors of the vision tower of the real checkpoint, all BF16, in file order. They are never read, only written.
 struct VisionTensor {
   std::string name;
   std::vector<std::int64_t> dims;

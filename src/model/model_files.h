@@ -1,5 +1,4 @@
-// The files of a checkpoint, wherever they are: a directory or the binary
-// itself.
+// The files of a checkpoint, wherever they are: a directory or the binary itself.
 #pragma once
 
 #include <cstddef>
@@ -20,19 +19,17 @@ struct EmbeddedFile {
   std::span<const std::byte> bytes;
 };
 
-// The files of models/lily-tiny that were there when the program was built;
-// empty if there were none.
+// The files of models/lily-tiny that were there when the program was built; empty if there were none.
 std::span<const EmbeddedFile> embedded_model_files();
 
 class ModelFiles {
  public:
-  // Errors: NotFound, Io, and Unsupported for a path that is a file of a known
-  // foreign format.
+  // Errors: NotFound, Io, and Unsupported for a path that is a file of a known foreign format.
   static Result<ModelFiles> open_directory(const std::filesystem::path& directory);
   // The files must outlive the result.
   static ModelFiles in_memory(std::string label, std::span<const EmbeddedFile> files);
 
-  const std::string& label() const { return label_; }  // directory as given, for messages
+  const std::string& label() const { return label_; }               // directory as given, for messages
   const std::vector<std::string>& names() const { return names_; }  // sorted; links included, subdirectories not
   bool has(std::string_view name) const;
   std::string path(std::string_view name) const;  // label/name, for messages

@@ -124,8 +124,7 @@ Result<SafetensorsEntry> parse_entry(std::string_view name, const json::Value& v
   return entry;
 }
 
-// The format demands that the tensors tile the data: no byte twice, none left
-// out.
+// The format demands that the tensors tile the data: no byte twice, none left out.
 Result<void> check_tiling(const SafetensorsHeader& header, std::span<const std::byte> data, const std::string& label) {
   const std::byte* next = data.data();
   for (const SafetensorsEntry& entry : header.tensors) {

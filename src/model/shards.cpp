@@ -26,8 +26,7 @@ struct Index {
   std::optional<std::int64_t> total_size;
 };
 
-// Shard names come from a file that may be hostile: they must stay inside the
-// directory.
+// Shard names come from a file that may be hostile: they must stay inside the directory.
 bool is_plain_name(std::string_view name) {
   return !name.empty() && name != "." && name != ".." && name.find('/') == std::string_view::npos &&
          name.find('\0') == std::string_view::npos;
@@ -53,8 +52,7 @@ Result<Index> parse_index(std::string_view text, const std::string& label) {
   return index;
 }
 
-// "model-00001-of-00004.safetensors": a file that claims to be part of the
-// model.
+// "model-00001-of-00004.safetensors": a file that claims to be part of the model.
 bool looks_like_shard(std::string_view name) {
   return name.starts_with("model-") && name.find("-of-") != std::string_view::npos && name.ends_with(".safetensors");
 }
@@ -113,8 +111,7 @@ void note_other_files(const ModelFiles& files, const std::set<std::string>& know
   }
 }
 
-// Opens every shard; whatever is wrong is collected rather than told one file
-// at a time.
+// Opens every shard; whatever is wrong is collected rather than told one file at a time.
 ErrorCode open_shards(ModelFiles& files, const std::set<std::string>& names, ShardSet& set,
                       std::vector<std::string>& problems) {
   ErrorCode code = ErrorCode::Corrupt;

@@ -1,6 +1,5 @@
-// The weight files of a checkpoint and their index, checked against each other:
-// every tensor where the index says, nothing missing, nothing twice, no file
-// cut short. Reads headers only.
+// The weight files of a checkpoint and their index, checked against each other: every tensor where the index says,
+// nothing missing, nothing twice, no file cut short. Reads headers only.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +25,8 @@ struct ShardSet {
   std::vector<std::string> notes;
 };
 
-// Either model.safetensors.index.json and its shards, or a single
-// model.safetensors. All that is wrong with the files is told in one line: the
-// first few problems and their number.
+// Either model.safetensors.index.json and its shards, or a single model.safetensors. All that is wrong with the files
+// is told in one line: the first few problems and their number.
 Result<ShardSet> read_shards(ModelFiles& files);
 
 // "a, b, c and 5 more".

@@ -14,8 +14,7 @@ namespace {
 
 namespace bj = boost::json;
 
-// Events of the parser, reduced to: has this object seen this key already?
-// Boost's own values keep the last of two.
+// Events of the parser, reduced to: has this object seen this key already? Boost's own values keep the last of two.
 struct DuplicateKeyFinder {
   static constexpr std::size_t max_object_size = SIZE_MAX;
   static constexpr std::size_t max_array_size = SIZE_MAX;

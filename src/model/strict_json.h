@@ -1,5 +1,4 @@
-// JSON of a checkpoint's own files, where a key that comes twice means that the
-// file is damaged or hostile.
+// JSON of a checkpoint's own files, where a key that comes twice means that the file is damaged or hostile.
 #pragma once
 
 #include <string>
@@ -9,8 +8,7 @@
 
 namespace lily {
 
-// Parses an object; refuses duplicate keys at any depth. Errors are Corrupt and
-// begin with `label`.
+// Parses an object; refuses duplicate keys at any depth. Errors are Corrupt and begin with `label`.
 Result<json::Object> parse_strict_object(std::string_view text, const std::string& label);
 
 }  // namespace lily

@@ -107,6 +107,8 @@ struct SynthOptions {
   std::uint64_t seed = 1;
   bool vision = false;          // also vision tensors, which a reader must skip
   std::size_t shard_bytes = 0;  // 0: as the published checkpoint
+  std::string tokenizer;        // a tokenizer.json to copy; empty: a made-up one
+  std::string chat_template;    // a template to copy; empty: LilyTiny's
 };
 
 int run_serve(const ServeOptions& options);

@@ -274,6 +274,9 @@ Command add_synth(CLI::App& app, SynthOptions& options) {
   c->add_option("--seed", options.seed, "the same seed gives the same bytes (default: 1)")->option_text("N");
   c->add_flag("--vision", options.vision, "add vision tensors, which readers must skip");
   add_size(c, "--shard-size", options.shard_bytes, "largest shard (default: as the published checkpoint)");
+  c->add_option("--tokenizer", options.tokenizer, "tokenizer.json to use (default: a made-up one)")
+      ->option_text("FILE");
+  c->add_option("--template", options.chat_template, "chat template to use (default: LilyTiny's)")->option_text("FILE");
   return [&options] { return run_synth(options); };
 }
 

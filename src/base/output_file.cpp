@@ -1,6 +1,7 @@
 #include "base/output_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -17,6 +18,14 @@ tl::unexpected<Error> write_error(const std::filesystem::path& path, int error) 
               error == ENOSPC || error == EDQUOT ? "; make room or choose another place" : "");
 }
 
+// Closes and removes a file; a device or pipe that was given as the path stays.
+void discard(int fd, const std::filesystem::path& path) {
+  struct stat info{};
+  const bool regular = ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+  ::close(fd);
+  if (regular) ::unlink(path.c_str());
+}
+
 }  // namespace
 
 Result<OutputFile> OutputFile::create(const std::filesystem::path& path) {
@@ -29,9 +38,7 @@ OutputFile::OutputFile(OutputFile&& other) noexcept
     : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)) {}
 
 OutputFile::~OutputFile() {
-  if (fd_ < 0) return;
-  ::close(fd_);
-  ::unlink(path_.c_str());
+  if (fd_ >= 0) discard(std::exchange(fd_, -1), path_);
 }
 
 Result<void> OutputFile::write(std::span<const std::byte> bytes) {

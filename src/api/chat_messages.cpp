@@ -39,7 +39,7 @@ Parsed<Role> parse_role(const json::Object& message, const std::string& where) {
   if (name == "assistant") return Role::Assistant;
   if (name == "tool") return Role::Tool;
   return bad_field(where + ".role", "{}.role is {}, must be system, developer, user, assistant or tool", where,
-                   quoted(name));
+                   quote(name, 64));
 }
 
 Parsed<std::string_view> parse_part(const Value& part, const std::string& where) {
@@ -49,7 +49,7 @@ Parsed<std::string_view> parse_part(const Value& part, const std::string& where)
   const std::string_view name = type->get_string();
   if (name != "text" && name != "input_text" && name != "output_text") {
     return bad_field(where + ".type", "{}.type is {}, which is not supported; the model reads text", where,
-                     quoted(name));
+                     quote(name, 64));
   }
   const Value* text = find_value(part.get_object(), "text");
   if (!text || !text->is_string()) return bad_field(where + ".text", "{}.text must be a string", where);

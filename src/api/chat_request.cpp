@@ -58,7 +58,7 @@ Parsed<void> check_model(const json::Object& body, const ChatRules& rules) {
   if (serves_model(rules, name)) return {};
   return tl::unexpected(ApiError{
       404, "model_not_found", "model",
-      fmt::format("the model {} is not served here; use {} or \"lily\"", quoted(name), quoted(rules.model_id))});
+      fmt::format("the model {} is not served here; use {} or \"lily\"", quote(name, 64), quote(rules.model_id, 64))});
 }
 
 Parsed<std::int64_t> parse_max_tokens(const json::Object& body) {
@@ -243,7 +243,7 @@ Parsed<ChatRequest> parse_chat_request(const Value& value, const ChatRules& rule
   API_CHECK(parse_cache(body, request));
   if (rules.strict && !request.ignored.empty()) {
     const std::string& name = request.ignored.front();
-    return tl::unexpected(ApiError{400, "unknown_parameter", name, fmt::format("unknown field {}", quoted(name))});
+    return tl::unexpected(ApiError{400, "unknown_parameter", name, fmt::format("unknown field {}", quote(name, 64))});
   }
   return request;
 }

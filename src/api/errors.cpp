@@ -55,14 +55,4 @@ net::Response error_response(const ApiError& error) {
   return response;
 }
 
-std::string quoted(std::string_view text) {
-  constexpr std::size_t kMost = 64;
-  std::size_t n = std::min(text.size(), kMost);
-  while (n < text.size() && n > 0 && (static_cast<unsigned char>(text[n]) & 0xc0u) == 0x80u) --n;
-  std::string out = "'";
-  for (const char c : text.substr(0, n)) out.push_back(static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c);
-  out += n < text.size() ? "...'" : "'";
-  return out;
-}
-
 }  // namespace lily::api

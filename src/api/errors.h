@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/quote.h"
 #include "net/http_server.h"
 
 namespace lily::api {
@@ -49,8 +50,5 @@ ApiError to_api_error(const Error& error);
 net::Response json_response(int status, const json::Value& body);
 // 429 and 503 carry Retry-After, 401 WWW-Authenticate.
 net::Response error_response(const ApiError& error);
-
-// Text of a client for use in a message: at most 64 bytes, cut at a character, control characters as '?'.
-std::string quoted(std::string_view text);
 
 }  // namespace lily::api

@@ -105,7 +105,7 @@ std::optional<net::Response> Service::screen(const net::RequestHead& head) {
 std::optional<net::Response> Service::screen_route(const net::RequestHead& head) const {
   const std::string& method = head.method;
   if (!known_method(method))
-    return error_response({501, "unknown_method", "", fmt::format("unknown method {}", quoted(method))});
+    return error_response({501, "unknown_method", "", fmt::format("unknown method {}", quote(method, 64))});
   const Route route = route_of(head.path());
   if (method == "OPTIONS" && head.target == "*")
     return net::Response{.status = 204, .headers = {{"Allow", "GET, HEAD, POST, OPTIONS"}}, .body = {}};
@@ -191,7 +191,7 @@ net::Response Service::model(std::string_view id) const {
   if (!served) return error_response({503, "model_loading", "", "the model is still loading; try again in a moment"});
   if (!serves_model({served->id, strict_}, id)) {
     return error_response(
-        {404, "model_not_found", "model", fmt::format("this server has one model, {}", quoted(served->id))});
+        {404, "model_not_found", "model", fmt::format("this server has one model, {}", quote(served->id, 64))});
   }
   return json_response(200, model_entry(*served));
 }

@@ -194,7 +194,8 @@ class HttpConnection final : public Connection {
     const auto self = shared_from_this();
     try {
       if (turn_away) {
-        co_await refuse({503, "too many connections; try again later"}, nullptr);
+        Refusal refusal{503, "too many connections; try again later"};
+        co_await refuse(std::move(refusal), nullptr);
       } else {
         while (co_await serve_one()) {
         }
@@ -251,29 +252,36 @@ class HttpConnection final : public Connection {
   }
 
   // One request and its answer. False: the connection is over.
+  // Arguments of coroutines are named objects here and below: g++ 12 destroys aggregate temporaries in them twice.
   asio::awaitable<bool> serve_one() {
     if (!co_await wait_for_request()) co_return false;
     Parser parser;
     parser.header_limit(static_cast<std::uint32_t>(core_->limits.head_bytes));
     parser.body_limit(boost::none);  // the length is judged below, where the head can be answered
     arm(core_->limits.head_timeout);
-    if (auto [ec, n] = co_await http::async_read_header(socket_, buffer_, parser, kAwait); ec)
-      co_return co_await refuse(timed_out_ ? Refusal{408, "the request head took too long"} : explain(ec, input()),
-                                nullptr);
+    const auto [ec, n] = co_await http::async_read_header(socket_, buffer_, parser, kAwait);
+    if (ec) {
+      Refusal refusal = explain(ec, input());
+      if (timed_out_) refusal = {408, "the request head took too long"};
+      co_return co_await refuse(std::move(refusal), nullptr);
+    }
     const RequestHead head = take_head(parser);
     keep_alive_ = parser.keep_alive() && !head.http_1_0;
-    if (Refusal refusal = check_framing(head); refusal.status) co_return co_await refuse(std::move(refusal), &head);
+    Refusal refusal = check_framing(head);
+    if (refusal.status != 0) co_return co_await refuse(std::move(refusal), &head);
     if (std::optional<Response> early = core_->application->screen(head)) {
       early->close |= !parser.is_done();
       co_return co_await write(head, std::move(*early));
     }
-    if (Refusal refusal = co_await read_body(head, parser); refusal.status || broken_)
-      co_return co_await refuse(std::move(refusal), &head);
-    std::optional<Response> response = co_await answer({head, std::move(parser.get().body())});
+    refusal = co_await read_body(head, parser);
+    if (refusal.status != 0 || broken_) co_return co_await refuse(std::move(refusal), &head);
+    Request request{head, std::move(parser.get().body())};
+    std::optional<Response> response = co_await answer(std::move(request));
     if (!response) co_return false;
-    if (response->status == 0)
-      co_return co_await refuse({500, "the request was dropped without an answer; this is a defect of the server"},
-                                &head);
+    if (response->status == 0) {
+      refusal = {500, "the request was dropped without an answer; this is a defect of the server"};
+      co_return co_await refuse(std::move(refusal), &head);
+    }
     co_return co_await write(head, std::move(*response));
   }
 

@@ -42,9 +42,9 @@ void wait_for_change(const std::atomic<std::uint32_t>& value, std::uint32_t old,
 
 struct ThreadPool::Impl {
   // Each on its own cache line: arrivals are hammered by everybody, the epochs are read by everybody.
-  alignas(kCacheLine) std::atomic<std::uint32_t> epoch{0};       // of run()
-  alignas(kCacheLine) std::atomic<std::uint32_t> phase{0};       // of barrier()
-  alignas(kCacheLine) std::atomic<int> arrived{0};               // at the barrier
+  alignas(kCacheLine) std::atomic<std::uint32_t> epoch{0};  // of run()
+  alignas(kCacheLine) std::atomic<std::uint32_t> phase{0};  // of barrier()
+  alignas(kCacheLine) std::atomic<int> arrived{0};          // at the barrier
   alignas(kCacheLine) const std::function<void(int)>* body = nullptr;
   bool stop = false;
   int size = 1;
@@ -90,7 +90,9 @@ ThreadPool::~ThreadPool() {
   for (std::thread& worker : impl_->workers) worker.join();
 }
 
-int ThreadPool::size() const { return impl_->size; }
+int ThreadPool::size() const {
+  return impl_->size;
+}
 
 void ThreadPool::run(const std::function<void(int)>& body) {
   impl_->body = &body;
@@ -100,6 +102,8 @@ void ThreadPool::run(const std::function<void(int)>& body) {
   impl_->barrier();
 }
 
-void ThreadPool::barrier() { impl_->barrier(); }
+void ThreadPool::barrier() {
+  impl_->barrier();
+}
 
 }  // namespace lily

@@ -125,7 +125,8 @@ Result<Parts> load_parts(const Shape& shape, const TextWeights& weights, std::st
   LILY_TRY(const Precision precision, parse_precision(options.activations));
   const Kernels* kernels = choose_kernels();
   if (kernels == nullptr)
-    return fail(ErrorCode::Unsupported, "LILY_CPU_ISA names an instruction set that this machine does not have (it has: generic {})",
+    return fail(ErrorCode::Unsupported,
+                "LILY_CPU_ISA names an instruction set that this machine does not have (it has: generic {})",
                 cpu_feature_names());
   auto pool = std::make_unique<ThreadPool>(options.n_threads);
   const std::int64_t max_batch = options.max_batch_tokens > 0 ? options.max_batch_tokens : kDefaultBatchTokens;
@@ -133,7 +134,8 @@ Result<Parts> load_parts(const Shape& shape, const TextWeights& weights, std::st
   LILY_TRY(ModelPack model, load_weights(shape, weights, *pool, {options.progress, release}));
   const TokenId n_tokens = options.n_tokens > 0 ? options.n_tokens : shape.vocab;
   LILY_CHECK(n_tokens <= shape.vocab);
-  return Parts{*kernels, std::move(pool), std::move(model), std::move(work), precision, n_tokens, max_batch, std::string(model_key)};
+  return Parts{*kernels,  std::move(pool), std::move(model), std::move(work),
+               precision, n_tokens,        max_batch,        std::string(model_key)};
 }
 
 }  // namespace

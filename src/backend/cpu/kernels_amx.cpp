@@ -1,5 +1,5 @@
-// The kernels for AMX: a group of 64 inputs of 16 rows is exactly one tile, so that a block's unpacked codes are tile B,
-// a panel's codes are tile A (one a plane), and the product is the 16 x 16 integers that every other table computes.
+// The kernels for AMX: a group of 64 inputs of 16 rows is exactly one tile, so that a block's unpacked codes are tile
+// B, a panel's codes are tile A (one a plane), and the product is the 16 x 16 integers that every other table computes.
 // The float part, the tails with few rows and all other kernels are those of AVX-512.
 #include "backend/cpu/simd_avx512.h"
 //

@@ -33,14 +33,13 @@ inline void dots_of_half(const std::byte* block, const std::int8_t* codes, __m25
 #pragma GCC unroll 2
         for (int p = 0; p < kPlanes; ++p) {
           const std::int8_t* x = codes + (r * kPlanes + p) * kGroupSize + 8 * j;
-          const __m256i sum = _mm256_add_epi16(_mm256_maddubs_epi16(low, broadcast4(x)),
-                                               _mm256_maddubs_epi16(high, broadcast4(x + 4)));
+          const __m256i sum =
+              _mm256_add_epi16(_mm256_maddubs_epi16(low, broadcast4(x)), _mm256_maddubs_epi16(high, broadcast4(x + 4)));
           pairs[r][p] = j == 4 * half ? sum : _mm256_add_epi16(pairs[r][p], sum);
         }
     }
     for (int r = 0; r < kRows; ++r)
-      for (int p = 0; p < kPlanes; ++p)
-        dots[r][p] = _mm256_add_epi32(dots[r][p], _mm256_madd_epi16(pairs[r][p], ones));
+      for (int p = 0; p < kPlanes; ++p) dots[r][p] = _mm256_add_epi32(dots[r][p], _mm256_madd_epi16(pairs[r][p], ones));
   }
 }
 
@@ -72,10 +71,14 @@ void gemm4_rows(const std::byte* stripe, int n_groups, const Panel& x, float* y,
 template <int kPlanes>
 void gemm4_planes(const std::byte* stripe, int n_groups, const Panel& x, float* y, std::ptrdiff_t stride) {
   switch (x.rows) {
-    case 1: return gemm4_rows<1, kPlanes>(stripe, n_groups, x, y, stride);
-    case 2: return gemm4_rows<2, kPlanes>(stripe, n_groups, x, y, stride);
-    case 3: return gemm4_rows<3, kPlanes>(stripe, n_groups, x, y, stride);
-    default: return gemm4_rows<4, kPlanes>(stripe, n_groups, x, y, stride);
+    case 1:
+      return gemm4_rows<1, kPlanes>(stripe, n_groups, x, y, stride);
+    case 2:
+      return gemm4_rows<2, kPlanes>(stripe, n_groups, x, y, stride);
+    case 3:
+      return gemm4_rows<3, kPlanes>(stripe, n_groups, x, y, stride);
+    default:
+      return gemm4_rows<4, kPlanes>(stripe, n_groups, x, y, stride);
   }
 }
 

@@ -11,7 +11,9 @@ namespace lily::cpu {
 namespace {
 
 // Sums of four interleaved chains: (0 + 1) + (2 + 3).
-inline F join(const F (&s)[4]) { return add(add(s[0], s[1]), add(s[2], s[3])); }
+inline F join(const F (&s)[4]) {
+  return add(add(s[0], s[1]), add(s[2], s[3]));
+}
 
 // e^x to about 1 ulp; 0 below the smallest normal result, e^88.37 above that, NaN stays.
 // Cody-Waite reduction by ln 2 and the minimax polynomial of Cephes' expf.
@@ -32,8 +34,12 @@ inline F exp(F x) {
   return keep_nan(x, select_lt(x, low, set(0.0f), mul(p, exp2_i(n))));
 }
 
-inline F sigmoid(F x) { return div(set(1.0f), add(set(1.0f), exp(sub(set(0.0f), x)))); }
-inline F silu(F x) { return div(x, add(set(1.0f), exp(sub(set(0.0f), x)))); }
+inline F sigmoid(F x) {
+  return div(set(1.0f), add(set(1.0f), exp(sub(set(0.0f), x))));
+}
+inline F silu(F x) {
+  return div(x, add(set(1.0f), exp(sub(set(0.0f), x))));
+}
 
 void quantize(const float* x, int n_groups, int planes, std::int8_t* codes, float* scales, float* sums,
               std::ptrdiff_t entry_stride) {
@@ -147,8 +153,7 @@ void rope_scale(float* x, const float* cos, const float* sin, int half, int n, f
   for (int i = 2 * half; i < n; i += kLanes) store(x + i, mul(load(x + i), factor));
 }
 
-void scatter_add(const float* tile, int n_rows, const int* rows, const float* weight, float* y,
-                 std::ptrdiff_t stride) {
+void scatter_add(const float* tile, int n_rows, const int* rows, const float* weight, float* y, std::ptrdiff_t stride) {
   for (int r = 0; r < n_rows; ++r) {
     float* target = y + rows[r] * stride;
     store(target, fma(set(weight[r]), load(tile + r * kLanes), load(target)));
@@ -343,9 +348,9 @@ void embed_row(const std::byte* codes, const std::byte* scales, const std::byte*
 }
 
 constexpr Kernels make_table(std::string_view name, int panel_rows, decltype(Kernels::gemm4) gemm4_function) {
-  return {name,      panel_rows,  gemm4_function, &gemm8,     &quantize, &group_sums,   &rms_norm,     &l2_norm,
-          &mul_silu, &rope_scale, &scatter_add,   &conv_silu, &gdn_scan, &attend_block, &attend_merge, &attend_finish,
-          &embed_row};
+  return {name,      panel_rows,    gemm4_function, &gemm8,         &quantize,    &group_sums,
+          &rms_norm, &l2_norm,      &mul_silu,      &rope_scale,    &scatter_add, &conv_silu,
+          &gdn_scan, &attend_block, &attend_merge,  &attend_finish, &embed_row};
 }
 
 }  // namespace

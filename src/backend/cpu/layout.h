@@ -44,10 +44,13 @@ struct PackedMatrix {
 // Either way the dot product of a group is an exact integer, the same on every instruction set.
 enum class Precision : std::uint8_t { Int16, Int8 };
 
-constexpr int planes_of(Precision precision) { return precision == Precision::Int16 ? 2 : 1; }
+constexpr int planes_of(Precision precision) {
+  return precision == Precision::Int16 ? 2 : 1;
+}
 
 // Quantised rows, cut into panels of `panel_rows` that a kernel multiplies together (the last may be shorter). Group g
-// of row r sits at entry(r, g): rows of a panel are neighbours within a group, so that a kernel walks the memory forwards.
+// of row r sits at entry(r, g): rows of a panel are neighbours within a group, so that a kernel walks the memory
+// forwards.
 struct QuantRows {
   std::int8_t* codes = nullptr;  // [entry][plane][64]; plane 0 is h
   float* scales = nullptr;       // [entry]
@@ -73,11 +76,13 @@ struct QuantRows {
 };
 
 // Keys and values lie in pages of 64 positions, bfloat16, per layer and kv head: keys [dim][64 positions], values
-// [64 positions][dim]. Runs of 32 numbers are stored as 16 pairs (i, 16 + i), so that one 64-byte load becomes two vectors
-// by a shift and by nothing.
+// [64 positions][dim]. Runs of 32 numbers are stored as 16 pairs (i, 16 + i), so that one 64-byte load becomes two
+// vectors by a shift and by nothing.
 inline constexpr int kPageTokens = 64;
 
-constexpr int paired_index(int i) { return (i & ~31) + 2 * (i & 15) + ((i >> 4) & 1); }
+constexpr int paired_index(int i) {
+  return (i & ~31) + 2 * (i & 15) + ((i >> 4) & 1);
+}
 
 // The gated delta memory of a head, [128 key dims][128 value dims], is cut into column slices of 32 that stay in the L1
 // cache while a chunk runs over them: [slice][key dim][32].

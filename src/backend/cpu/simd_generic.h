@@ -40,7 +40,9 @@ inline F load(const float* p) {
   std::memcpy(r.v, p, sizeof r.v);
   return r;
 }
-inline void store(float* p, F a) { std::memcpy(p, a.v, sizeof a.v); }
+inline void store(float* p, F a) {
+  std::memcpy(p, a.v, sizeof a.v);
+}
 inline F set(float x) {
   return map([&](int) { return x; });
 }

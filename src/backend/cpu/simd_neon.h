@@ -117,9 +117,7 @@ inline std::int32_t reduce_add_i(I a) {
   return vaddvq_s32(vaddq_s32(vaddq_s32(a.v[0], a.v[1]), vaddq_s32(a.v[2], a.v[3])));
 }
 inline F exp2_i(I a) {
-  return map([&](int i) {
-    return vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(a.v[i], vdupq_n_s32(127)), 23));
-  });
+  return map([&](int i) { return vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(a.v[i], vdupq_n_s32(127)), 23)); });
 }
 inline void store_bytes(std::int8_t* p, I a) {
   const int16x8_t x = vcombine_s16(vmovn_s32(a.v[0]), vmovn_s32(a.v[1]));
@@ -169,7 +167,9 @@ inline I dot4(I acc, W w, const std::int8_t* x) {
   return map_i([&](int i) { return vdotq_s32(acc.v[i], vreinterpretq_s8_u8(w.v[i]), all); });
 }
 
-inline void prefetch(const void* p) { __builtin_prefetch(p); }
+inline void prefetch(const void* p) {
+  __builtin_prefetch(p);
+}
 
 }  // namespace
 }  // namespace lily::cpu

@@ -23,7 +23,9 @@ struct FileHeader {
   std::uint64_t recurrent_bytes;
 };
 
-std::int64_t pages_for(std::int64_t length) { return (length + kPageTokens - 1) / kPageTokens; }
+std::int64_t pages_for(std::int64_t length) {
+  return (length + kPageTokens - 1) / kPageTokens;
+}
 
 Result<std::shared_ptr<AlignedMemory>> make_memory(std::size_t bytes, const AlignedMemory* copy_of, const char* what) {
   LILY_TRY(AlignedMemory memory, AlignedMemory::allocate(bytes, what));
@@ -34,7 +36,8 @@ Result<std::shared_ptr<AlignedMemory>> make_memory(std::size_t bytes, const Alig
 }  // namespace
 
 StateLayout::StateLayout(const Shape& s)
-    : memory_floats(static_cast<std::size_t>(s.gdn_v_heads) * static_cast<std::size_t>(s.gdn_head_dim * s.gdn_head_dim)),
+    : memory_floats(static_cast<std::size_t>(s.gdn_v_heads) *
+                    static_cast<std::size_t>(s.gdn_head_dim * s.gdn_head_dim)),
       tail_floats(static_cast<std::size_t>(s.conv_width - 1) * static_cast<std::size_t>(s.conv_dim())),
       head_elements(static_cast<std::size_t>(kPageTokens * s.head_dim)),
       n_kv_heads(s.n_kv_heads) {
@@ -59,7 +62,8 @@ Result<void> CpuSequence::prepare(std::int64_t n_tokens) {
       fresh.push_back(nullptr);
       continue;
     }
-    LILY_TRY(auto page, make_memory(layout_.page_bytes, exists ? pages_[i].get() : nullptr, "a page of keys and values"));
+    LILY_TRY(auto page,
+             make_memory(layout_.page_bytes, exists ? pages_[i].get() : nullptr, "a page of keys and values"));
     fresh.push_back(std::move(page));
   }
   // Nothing below fails.
@@ -94,7 +98,7 @@ std::unique_ptr<CpuSequence> CpuSnapshot::restore(const StateLayout& layout, std
 }
 
 std::vector<std::byte> CpuSnapshot::serialize(const StateLayout& layout, std::string_view model_key) const {
-  const FileHeader header{kMagic,  kVersion,           static_cast<std::uint32_t>(model_key.size()),
+  const FileHeader header{kMagic,  kVersion,          static_cast<std::uint32_t>(model_key.size()),
                           length_, layout.page_bytes, layout.recurrent_bytes};
   std::vector<std::byte> out;
   out.reserve(sizeof header + model_key.size() + bytes());

@@ -54,7 +54,8 @@ class CpuSequence final : public Sequence {
 
   std::uint16_t* page(std::int64_t index) const { return pages_[static_cast<std::size_t>(index)]->as<std::uint16_t>(); }
   float* memory(int gdn_layer) const {
-    return recurrent_->as<float>() + static_cast<std::size_t>(gdn_layer) * (layout_.memory_floats + layout_.tail_floats);
+    return recurrent_->as<float>() +
+           static_cast<std::size_t>(gdn_layer) * (layout_.memory_floats + layout_.tail_floats);
   }
   float* tail(int gdn_layer) const { return memory(gdn_layer) + layout_.memory_floats; }
 

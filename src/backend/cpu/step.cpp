@@ -59,7 +59,8 @@ void Step<S>::plan(std::span<StepItem> items) {
       LILY_CHECK(item.logits.size() == static_cast<std::size_t>(S.vocab) * (all ? item.tokens.size() : 1));
     if (item.want == Want::Nothing) continue;
     for (int row = all ? 0 : count - 1; row < count; ++row) {
-      float* logits = item.want == Want::Greedy ? nullptr : item.logits.data() + (all ? std::ptrdiff_t{row} * S.vocab : 0);
+      float* logits =
+          item.want == Want::Greedy ? nullptr : item.logits.data() + (all ? std::ptrdiff_t{row} * S.vocab : 0);
       head_rows_.push_back({first + row, static_cast<int>(i), logits});
     }
   }
@@ -90,7 +91,8 @@ template <const Shape& S>
 Result<void> Step<S>::plan_partials() {
   if (!split_spans_) return {};
   const int n_partials = queries_.back().first_partial + queries_.back().n_spans;
-  const std::size_t bytes = static_cast<std::size_t>(n_partials * S.n_kv_heads) * kAttendRows * (2 + kAttnDim) * sizeof(float);
+  const std::size_t bytes =
+      static_cast<std::size_t>(n_partials * S.n_kv_heads) * kAttendRows * (2 + kAttnDim) * sizeof(float);
   if (partials_.size() >= bytes) return {};
   partials_ = AlignedMemory();
   LILY_TRY(partials_, AlignedMemory::allocate(bytes, "partial sums of attention"));
@@ -144,8 +146,7 @@ void Step<S>::embed(int thread) {
   constexpr std::size_t kCodes = S.hidden / 2, kParameters = kHiddenGroups * 2;
   for (int row = share(n_rows_, thread); row < share(n_rows_, thread + 1); ++row) {
     const std::size_t r = static_cast<std::size_t>(row);
-    const std::byte* from =
-        m_.model.embedding + static_cast<std::size_t>(tokens_[r]) * embedding_row_bytes(S.hidden);
+    const std::byte* from = m_.model.embedding + static_cast<std::size_t>(tokens_[r]) * embedding_row_bytes(S.hidden);
     m_.kernels.embed_row(from, from + kCodes, from + kCodes + kParameters, kHiddenGroups, m_.work.x + r * S.hidden);
     const RowRange& item = items_[static_cast<std::size_t>(item_of_row_[r])];
     ops::rope_cos_sin(item.position + (row - item.first), kRopeTheta, {m_.work.cos + r * kHalf, kHalf},

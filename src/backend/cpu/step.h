@@ -35,25 +35,25 @@ struct Machine {
 // Rows of one item in the batch.
 struct RowRange {
   CpuSequence* sequence;
-  int first;               // row of its first token
+  int first;  // row of its first token
   int count;
-  std::int64_t position;   // of its first token
+  std::int64_t position;  // of its first token
 };
 
 // Consecutive tokens of an item whose queries are attended together.
 struct QueryTask {
   int item;
-  int first;   // row
-  int count;   // tokens, <= kQueryTokens
+  int first;  // row
+  int count;  // tokens, <= kQueryTokens
   std::int64_t position;
-  int n_spans; // that the last token sees
+  int n_spans;        // that the last token sees
   int first_partial;  // among the partial results, when spans are summed by different threads
 };
 
 // Rows of one expert's list that one thread takes through gate and up.
 struct ExpertTask {
   int expert;
-  int first, count;  // of the expert's list
+  int first, count;          // of the expert's list
   int first_unit, end_unit;  // units of 64 hidden values
 };
 
@@ -64,7 +64,9 @@ class Counters {
   void reset() {
     for (int i = 0; i < n_; ++i) counters_[static_cast<std::size_t>(i)].next.store(0, std::memory_order_relaxed);
   }
-  int take(int phase) { return counters_[static_cast<std::size_t>(phase)].next.fetch_add(1, std::memory_order_relaxed); }
+  int take(int phase) {
+    return counters_[static_cast<std::size_t>(phase)].next.fetch_add(1, std::memory_order_relaxed);
+  }
 
  private:
   struct alignas(kCacheLine) Counter {
@@ -151,7 +153,9 @@ class Step {
   Scratch& scratch(int thread) { return m_.work.threads[static_cast<std::size_t>(thread)]; }
   void barrier() { m_.pool.barrier(); }
   QuantRows input_rows() const { return m_.work.input.rows(n_rows_, kHiddenGroups, m_.kernels.panel_rows); }
-  QuantRows mixed_rows(int width) const { return m_.work.mixed.rows(n_rows_, width / kGroupSize, m_.kernels.panel_rows); }
+  QuantRows mixed_rows(int width) const {
+    return m_.work.mixed.rows(n_rows_, width / kGroupSize, m_.kernels.panel_rows);
+  }
   void quantize(const float* x, const QuantRows& to, int row, int first_group, int n_groups) const;
   Panel panel(const QuantRows& rows, int index) const;
   static void copy_row(const QuantRows& from, int row, const QuantRows& to, int to_row);
@@ -159,15 +163,15 @@ class Step {
 
   Machine m_;
   int n_rows_ = 0;
-  std::vector<TokenId> tokens_;       // [T]
+  std::vector<TokenId> tokens_;  // [T]
   std::vector<RowRange> items_;
-  std::vector<int> item_of_row_;      // [T]
+  std::vector<int> item_of_row_;  // [T]
   std::vector<QueryTask> queries_;
   bool split_spans_ = false;
   AlignedMemory partials_;
   std::vector<HeadRow> head_rows_;
-  std::vector<Best> best_;            // [threads][head rows]
-  std::vector<int> identity_;         // 0, 1, 2, ...
+  std::vector<Best> best_;     // [threads][head rows]
+  std::vector<int> identity_;  // 0, 1, 2, ...
   std::vector<float> ones_;
   std::vector<int> chosen_;           // [T, A]
   std::vector<float> chosen_weight_;  // [T, A + 1], the shared expert's last

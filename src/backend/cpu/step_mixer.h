@@ -111,8 +111,7 @@ void Step<S>::attention_prepare(const AttentionPack& w, int attention_layer, int
   const RowRange& item = items_[static_cast<std::size_t>(item_of_row_[static_cast<std::size_t>(row)])];
   const std::int64_t position = item.position + (row - item.first);
   const int slot = static_cast<int>(position % kPageTokens);
-  std::uint16_t* keys =
-      item.sequence->page(position / kPageTokens) + m_.state.head_offset(attention_layer, kv_head);
+  std::uint16_t* keys = item.sequence->page(position / kPageTokens) + m_.state.head_offset(attention_layer, kv_head);
   std::uint16_t* values = keys + m_.state.head_elements + slot * kAttnDim;
   const float* v = projected + kV + kv_head * kAttnDim;
   for (int d = 0; d < kAttnDim; ++d) {
@@ -144,10 +143,9 @@ void Step<S>::attend_span(int attention_layer, const QueryTask& task, int kv_hea
   for (std::int64_t first = std::int64_t{span} * kSpanTokens; first < end; first += kPageTokens) {
     int visible[kAttendRows];
     for (int r = 0; r < rows; ++r)
-      visible[r] = static_cast<int>(
-          std::clamp<std::int64_t>(task.position + r / kHeadsPerKv + 1 - first, 0, kPageTokens));
-    const std::uint16_t* keys =
-        sequence.page(first / kPageTokens) + m_.state.head_offset(attention_layer, kv_head);
+      visible[r] =
+          static_cast<int>(std::clamp<std::int64_t>(task.position + r / kHeadsPerKv + 1 - first, 0, kPageTokens));
+    const std::uint16_t* keys = sequence.page(first / kPageTokens) + m_.state.head_offset(attention_layer, kv_head);
     m_.kernels.attend_block({keys, keys + m_.state.head_elements, q, visible, maximum, total, out, rows});
   }
 }

@@ -39,7 +39,8 @@ void Step<S>::route(int thread, const MoePack& w) {
     const int first = i / kRouterStripes * kRows, stripe = i % kRouterStripes;
     m_.kernels.gemm8(w.router.stripe8(stripe), kHiddenGroups, m_.work.normed + first * S.hidden, S.hidden,
                      m_.work.normed_sums + first * kHiddenGroups, std::min(kRows, n_rows_ - first),
-                     m_.work.routed + static_cast<std::ptrdiff_t>(first) * kRoutedWidth + stripe * kLanes, kRoutedWidth);
+                     m_.work.routed + static_cast<std::ptrdiff_t>(first) * kRoutedWidth + stripe * kLanes,
+                     kRoutedWidth);
   }
 }
 
@@ -81,7 +82,8 @@ void Step<S>::list_experts() {
   list_begin_[S.n_experts + 1] = n_pairs + n_rows_;
   for (int i = 0; i < n_pairs; ++i) {
     // The begin of each list runs to its end while the list fills, and is set back below.
-    const std::size_t to = static_cast<std::size_t>(list_begin_[static_cast<std::size_t>(chosen_[static_cast<std::size_t>(i)])]++);
+    const std::size_t to =
+        static_cast<std::size_t>(list_begin_[static_cast<std::size_t>(chosen_[static_cast<std::size_t>(i)])]++);
     list_row_[to] = i / S.n_active;
     list_weight_[to] = chosen_weight_[static_cast<std::size_t>(i + i / S.n_active)];
   }

@@ -126,7 +126,8 @@ class Loader {
 
   void moe(const MoeWeights& from, MoePack& to) {
     const std::int64_t router_stripes = s_.n_experts / kLanes;
-    in_parallel(router_stripes, [&](std::int64_t i) { pack_stripe8(from.router, 0, i * kLanes, kLanes, at8(to.router, i)); });
+    in_parallel(router_stripes,
+                [&](std::int64_t i) { pack_stripe8(from.router, 0, i * kLanes, kLanes, at8(to.router, i)); });
     pack_stripe8(from.shared_gate, 0, 0, 1, at8(to.router, router_stripes));
     done(from.router);
     done(from.shared_gate);

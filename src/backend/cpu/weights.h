@@ -14,31 +14,31 @@
 namespace lily::cpu {
 
 struct AttentionPack {
-  PackedMatrix in;      // rows q and gate by head | k | v
+  PackedMatrix in;  // rows q and gate by head | k | v
   PackedMatrix out;
-  float* q_norm;        // [head_dim]
-  float* k_norm;        // [head_dim]
+  float* q_norm;  // [head_dim]
+  float* k_norm;  // [head_dim]
 };
 
 struct GdnPack {
-  PackedMatrix in;      // rows q | k | v | z | b | a
+  PackedMatrix in;  // rows q | k | v | z | b | a
   PackedMatrix out;
-  float* conv;          // [conv_dim / 128][4][128]
-  float* a_log;         // [value heads]
-  float* dt_bias;       // [value heads]
-  float* norm;          // [gdn_head_dim]
+  float* conv;     // [conv_dim / 128][4][128]
+  float* a_log;    // [value heads]
+  float* dt_bias;  // [value heads]
+  float* norm;     // [gdn_head_dim]
 };
 
 // The shared expert is expert E: it has the width of a routed one and meets every token.
 struct MoePack {
-  PackedMatrix router;  // 8-bit: rows of the router, then a stripe with the shared expert's gate in lane 0
-  PackedMatrix gate_up; // [E + 1] experts, stripes of gate and up rows in turn
-  PackedMatrix down;    // [E + 1] experts
+  PackedMatrix router;   // 8-bit: rows of the router, then a stripe with the shared expert's gate in lane 0
+  PackedMatrix gate_up;  // [E + 1] experts, stripes of gate and up rows in turn
+  PackedMatrix down;     // [E + 1] experts
 };
 
 struct LayerPack {
-  float* input_norm;    // [D]
-  float* post_norm;     // [D]
+  float* input_norm;        // [D]
+  float* post_norm;         // [D]
   AttentionPack attention;  // one of these two, by Shape::is_attention
   GdnPack gdn;
   MoePack moe;
@@ -48,13 +48,13 @@ struct ModelPack {
   AlignedMemory arena;
   std::byte* embedding = nullptr;  // rows of embedding_row_bytes(D)
   PackedMatrix head;
-  float* norm = nullptr;           // [D]
+  float* norm = nullptr;  // [D]
   std::vector<LayerPack> layers;
 };
 
 struct LoadHooks {
   std::function<void(std::size_t done_bytes, std::size_t total_bytes)> progress;  // may be empty
-  std::function<void(const AffineView&)> release;                                 // may be empty; after the last use of a view
+  std::function<void(const AffineView&)> release;  // may be empty; after the last use of a view
 };
 
 // Packs with all threads of the pool, module by module in the order of the files. OutOfMemory before anything is read

@@ -44,7 +44,9 @@ void cut_workspace(const Shape& s, std::int64_t rows, Workspace& w, Cutter& cut)
   cut.floats(w.sin, rows * (s.rotary_dim / 2));
 }
 
-int padded(int rows) { return (rows + kLanes - 1) / kLanes * kLanes; }
+int padded(int rows) {
+  return (rows + kLanes - 1) / kLanes * kLanes;
+}
 
 }  // namespace
 
@@ -70,7 +72,8 @@ Result<Workspace> Workspace::allocate(const Shape& s, std::int64_t max_rows, int
   Cutter cut(w.memory.as<float>());
   cut_workspace(s, max_rows, w, cut);
   LILY_TRY(w.input, QuantBuffer::allocate(max_rows, s.hidden / kGroupSize, planes, kWhat));
-  LILY_TRY(w.mixed, QuantBuffer::allocate(max_rows, std::max(s.gdn_value_dim(), s.q_dim()) / kGroupSize, planes, kWhat));
+  LILY_TRY(w.mixed,
+           QuantBuffer::allocate(max_rows, std::max(s.gdn_value_dim(), s.q_dim()) / kGroupSize, planes, kWhat));
   LILY_TRY(w.hidden, QuantBuffer::allocate(max_rows * (s.n_active + 1), s.expert_dim / kGroupSize, planes, kWhat));
   for (int t = 0; t < n_threads; ++t) {
     Scratch scratch{};

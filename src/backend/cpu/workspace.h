@@ -12,10 +12,10 @@
 
 namespace lily::cpu {
 
-inline constexpr int kGatherRows = 96;  // rows of one expert that are multiplied together; a multiple of any panel
-inline constexpr int kGdnTokens = 64;   // tokens of a delta head that share a thread's scratch
-inline constexpr int kQueryTokens = 8;  // tokens of an attention task
-inline constexpr int kSpanTokens = 512; // positions summed apart in attention, then merged in order
+inline constexpr int kGatherRows = 96;   // rows of one expert that are multiplied together; a multiple of any panel
+inline constexpr int kGdnTokens = 64;    // tokens of a delta head that share a thread's scratch
+inline constexpr int kQueryTokens = 8;   // tokens of an attention task
+inline constexpr int kSpanTokens = 512;  // positions summed apart in attention, then merged in order
 
 // Storage for QuantRows of up to max_rows x max_groups.
 class QuantBuffer {
@@ -42,14 +42,14 @@ class QuantBuffer {
 struct Scratch {
   QuantBuffer gathered;  // [kGatherRows, D]
   AlignedMemory memory;
-  float* tile;           // [kMaxPanelRows][128], output of a product
-  float* q;              // delta: [kGdnTokens][128]; attention: [kAttendRows][256]
-  float* k;              // delta: [kGdnTokens][128]
-  float* v;              // delta: [kGdnTokens][128]
-  float* out;            // delta: [kGdnTokens][128]; attention: [kAttendRows][256]
-  float* span_out;       // attention: [kAttendRows][256]
-  float* decay;          // [kGdnTokens]
-  float* beta;           // [kGdnTokens]
+  float* tile;      // [kMaxPanelRows][128], output of a product
+  float* q;         // delta: [kGdnTokens][128]; attention: [kAttendRows][256]
+  float* k;         // delta: [kGdnTokens][128]
+  float* v;         // delta: [kGdnTokens][128]
+  float* out;       // delta: [kGdnTokens][128]; attention: [kAttendRows][256]
+  float* span_out;  // attention: [kAttendRows][256]
+  float* decay;     // [kGdnTokens]
+  float* beta;      // [kGdnTokens]
 };
 
 struct Workspace {

@@ -42,7 +42,8 @@ Result<LoadedModel> load_model(const LoadOptions& options) {
            options.directory.empty() ? Checkpoint::open_embedded() : Checkpoint::open(options.directory));
   auto checkpoint = std::make_unique<Checkpoint>(std::move(opened));
   LILY_TRY(const std::int64_t max_seq, resolve_max_seq(options, checkpoint->max_positions()));
-  LILY_TRY(Tokenizer tokenizer, Tokenizer::load(checkpoint->texts().tokenizer_json));
+  LILY_TRY(Tokenizer tokenizer,
+           Tokenizer::load(checkpoint->texts().tokenizer_json, checkpoint->texts().tokenizer_config));
   LILY_TRY(ChatTemplate chat_template, ChatTemplate::load(checkpoint->texts().chat_template));
   LILY_TRY(std::unique_ptr<Backend> backend, make_backend(options, *checkpoint, tokenizer.size()));
   EngineOptions engine_options = options.engine;

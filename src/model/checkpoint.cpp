@@ -171,14 +171,17 @@ class Binder {
 Result<CheckpointTexts> read_texts(const ModelFiles& files, std::vector<std::string>& notes) {
   CheckpointTexts texts;
   LILY_TRY(texts.tokenizer_json, files.read("tokenizer.json", kMaxTokenizerBytes));
+  if (files.has("tokenizer_config.json")) {
+    LILY_TRY(texts.tokenizer_config, files.read("tokenizer_config.json", kMaxTemplateBytes));
+  }
   if (files.has("generation_config.json")) {
     LILY_TRY(texts.generation_config, files.read("generation_config.json", kMaxConfigBytes));
   }
   if (files.has("chat_template.jinja")) {
     LILY_TRY(texts.chat_template, files.read("chat_template.jinja", kMaxTemplateBytes));
-  } else if (files.has("tokenizer_config.json")) {
-    LILY_TRY(const std::string text, files.read("tokenizer_config.json", kMaxTemplateBytes));
-    LILY_TRY(const json::Object config, parse_strict_object(text, files.path("tokenizer_config.json")));
+  } else if (!texts.tokenizer_config.empty()) {
+    LILY_TRY(const json::Object config,
+             parse_strict_object(texts.tokenizer_config, files.path("tokenizer_config.json")));
     const json::Value* value = config.if_contains("chat_template");
     if (value != nullptr && value->is_string()) texts.chat_template = value->get_string();
   }

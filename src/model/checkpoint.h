@@ -60,6 +60,7 @@ struct TextWeights {
 // Small texts of the checkpoint that other layers parse.
 struct CheckpointTexts {
   std::string tokenizer_json;
+  std::string tokenizer_config;  // empty if the file is absent
   std::string chat_template;
   std::string generation_config;  // empty if the file is absent
 };

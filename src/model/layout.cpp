@@ -99,9 +99,9 @@ std::vector<Module> text_modules(const Shape& shape, TextWeights& weights) {
     LayerWeights& layer = weights.layers[static_cast<std::size_t>(i)];
     Lister list(modules, fmt::format("layers.{}.", i));
     if (shape.is_attention(i))
-      list_attention(shape, layer.attention.emplace(), list);
+      list_attention(shape, layer.attention ? *layer.attention : layer.attention.emplace(), list);
     else
-      list_gdn(shape, layer.gdn.emplace(), list);
+      list_gdn(shape, layer.gdn ? *layer.gdn : layer.gdn.emplace(), list);
     list.plain("input_layernorm", ".weight", {shape.hidden}, layer.input_norm);
     list.plain("post_attention_layernorm", ".weight", {shape.hidden}, layer.post_norm);
     list_moe(shape, layer.moe, list);

@@ -31,7 +31,7 @@ struct Module {
   TensorView* plain = nullptr;     // Plain: where it goes
 };
 
-// Every text module of `shape`. `weights` is given its layers; the pointers of the result point into it.
+// Every text module of `shape`. `weights` is given the layers that it lacks; the pointers of the result point into it.
 std::vector<Module> text_modules(const Shape& shape, TextWeights& weights);
 
 // "language_model.model.layers.3.mlp.gate" from "layers.3.mlp.gate" (the head has no "model." in it).

@@ -134,6 +134,8 @@ bool Scheduler::restore(Running& running, const CacheHit& hit) {
   if (!restored) {
     log::warn("request {}: a cached prefix of {} tokens is not usable: {}", running.submission.id, hit.length,
               restored.error().message);
+    if (restored.error().code != ErrorCode::OutOfMemory)
+      cache_->forget(std::span(running.tokens).first(static_cast<std::size_t>(hit.length)));
     return false;
   }
   LILY_CHECK((*restored)->length() == hit.length);

@@ -17,11 +17,11 @@ struct PlannedSnapshot {
 };
 
 struct SnapshotPlanInput {
-  std::int64_t start = 0;                    // tokens that came from the cache
-  std::int64_t prompt = 0;                   // prompt length; every position lies in (start, prompt)
-  std::span<const std::int64_t> boundaries;  // as in Request
-  std::int64_t branch = 0;                   // where the prompt leaves the nearest cached path; 0: nowhere
-  std::int64_t interval = 0;                 // 0: none
+  std::int64_t start = 0;                      // tokens that came from the cache
+  std::int64_t prompt = 0;                     // prompt length; every position lies in (start, prompt)
+  std::span<const std::int64_t> boundaries{};  // as in Request
+  std::int64_t branch = 0;                     // where the prompt leaves the nearest cached path; 0: nowhere
+  std::int64_t interval = 0;                   // 0: none
 };
 
 // Fewer tokens than this between two snapshots of old history are not worth a cut.

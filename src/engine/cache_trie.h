@@ -7,11 +7,15 @@
 // is added the worth of the last one evicted when the snapshot was last used (the GreedyDual scheme), so that without
 // use everything goes in the end, in LRU order among equals.
 //
+// With a store (cache_disk.h) the tree also knows the snapshots that lie on disk. They are read when a prompt would
+// gain much by it, and written when memory gives up one that is worth it, and at the end.
+//
 // Invariants:
-//   1. A node is the root, or holds a snapshot, or has at least two children: paths end with their last snapshot.
+//   1. A node is the root, or holds a snapshot, or has one on disk, or has at least two children: paths end with
+//      their last snapshot.
 //   2. Edges of siblings begin with different tokens; an edge is never empty except the root's.
 //   3. node->depth == its snapshot's length().
-//   4. entries_ lists exactly the nodes that hold a snapshot.
+//   4. entries_ lists exactly the nodes that hold a snapshot in memory.
 //   5. After insert(), used bytes are within the budget, and the snapshot just inserted is there unless it alone is
 //      larger than that.
 #pragma once
@@ -21,6 +25,7 @@
 #include <vector>
 
 #include "engine/cache.h"
+#include "engine/cache_disk.h"
 #include "engine/cache_pages.h"
 
 namespace lily {
@@ -28,6 +33,8 @@ namespace lily {
 class TrieCache : public PrefixCache {
  public:
   explicit TrieCache(std::size_t budget_bytes);
+  // The backend, which must outlive the cache, turns snapshots into bytes and back.
+  TrieCache(std::size_t budget_bytes, Backend& backend, std::unique_ptr<SnapshotStore> store);
   ~TrieCache() override;
 
   CacheHit find(std::span<const TokenId> prompt, std::int64_t max_length) override;
@@ -37,6 +44,7 @@ class TrieCache : public PrefixCache {
               std::string_view key) override;
   void forget(std::span<const TokenId> tokens) override;
   bool shrink() override;
+  void save() override;
   CacheCounters counters() const override;
 
  private:
@@ -53,14 +61,24 @@ class TrieCache : public PrefixCache {
   Node* node_at(std::span<const TokenId> tokens);
   Node* split(Node* child, std::int64_t at);
   Node* deepest_entry(Node* node, std::int64_t max_length) const;
+  Node* deepest_on_disk(Node* node, std::int64_t max_length) const;
+  Node* load_deeper(std::span<const TokenId> prompt, std::int64_t max_length, Node* best);
+  bool load(Node& node, std::span<const TokenId> tokens);
+  std::size_t write(Node& node, std::size_t most_bytes, bool patient);
+  bool is_worth_writing(const Node& node) const;
+  std::int64_t tokens_saved(const Node& node) const;
+  std::vector<TokenId> tokens_of(const Node& node) const;
+  void hold(Node& node, std::shared_ptr<const Snapshot> snapshot, SnapshotKind kind);
   void use(Entry& entry);
   double worth(const Node& node) const;
   void drop(Node* node);
   void prune(Node* node);
-  void evict_to(std::size_t bytes, const Node* spared);
+  void evict_to(std::size_t bytes, const Node* spared, bool may_write = true);
   std::size_t used_bytes() const;
 
   std::size_t budget_bytes_;
+  Backend* backend_ = nullptr;            // with a store
+  std::unique_ptr<SnapshotStore> store_;  // may be null
   std::unique_ptr<Node> root_;
   std::unordered_map<Owner, Node*> entries_;
   PageLedger pages_;

@@ -3,6 +3,8 @@
 // starves, and steps the scheduler while anything runs. All sinks are called from here.
 #include "engine/engine.h"
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
@@ -13,6 +15,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/version.h"
 #include "engine/cache_states.h"
 #include "engine/cache_trie.h"
 #include "engine/scheduler.h"
@@ -265,10 +268,21 @@ Result<void> check_options(const Backend& backend, const EngineOptions& options)
   return {};
 }
 
-Result<std::unique_ptr<PrefixCache>> make_cache(const EngineOptions& options) {
+// Stands for everything that must be the same for a state on disk to continue as if it had been computed here.
+std::uint64_t persistence_key(const Backend& backend, const EngineOptions& options) {
+  const std::string identity = fmt::format("{}\n{}\n{}\n{}\n{}", options.fingerprint, backend.shape().name,
+                                           backend.name(), backend.description(), commit());
+  return XXH3_64bits(identity.data(), identity.size());
+}
+
+Result<std::unique_ptr<PrefixCache>> make_cache(Backend& backend, const EngineOptions& options) {
   if (options.cache_states > 0) return std::make_unique<StatesCache>(options.cache_states);
   if (options.cache_bytes == 0) return std::unique_ptr<PrefixCache>();
-  return std::make_unique<TrieCache>(options.cache_bytes);
+  if (options.cache_directory.empty()) return std::make_unique<TrieCache>(options.cache_bytes);
+  LILY_TRY(auto store, SnapshotStore::open(options.cache_directory, persistence_key(backend, options),
+                                           options.cache_directory_bytes));
+  log::info("prefix cache: {} snapshots found in {}", store->entries(), options.cache_directory);
+  return std::make_unique<TrieCache>(options.cache_bytes, backend, std::move(store));
 }
 
 }  // namespace
@@ -279,7 +293,7 @@ Result<std::unique_ptr<Engine>> Engine::create(std::unique_ptr<Backend> backend,
   // A step must hold one token of every stream and still leave room for a prompt.
   const std::int64_t most_active = std::max<std::int64_t>(1, backend->max_batch_tokens() - 1);
   options.max_active = static_cast<int>(std::min<std::int64_t>(options.max_active, most_active));
-  LILY_TRY(auto cache, make_cache(options));
+  LILY_TRY(auto cache, make_cache(*backend, options));
   return std::make_unique<EngineImpl>(std::move(backend), std::move(options), std::move(cache));
 }
 

@@ -65,6 +65,7 @@ Scheduler::Scheduler(Backend& backend, const EngineOptions& options, std::unique
   active_.reserve(most);
   items_.reserve(most);
   work_.reserve(most);
+  count_cache();
   publish();
 }
 
@@ -340,6 +341,7 @@ void Scheduler::save_state(Running& running, SnapshotKind kind) {
     return;
   }
   cache_->insert(running.done_tokens(), std::move(*snapshot), kind, running.submission.request.cache_key);
+  count_cache();
 }
 
 // What was computed is kept: the end of an answer, and the part of a prompt that a cancelled request had run, if a
@@ -386,6 +388,7 @@ void Scheduler::finish(Running& running, FinishReason reason, std::optional<Erro
   log::debug("request {}: {} after {} prompt tokens ({} cached, parts from the nearest cached path at {}), {} answered",
              running.submission.id, reason_name(reason), running.n_prompt, finish.usage.cached_tokens,
              finish.diverged_at, finish.usage.completion_tokens);
+  count_cache();
   publish();
   running.submission.sink->on_finish(finish);
 }
@@ -404,21 +407,26 @@ void Scheduler::fail_all(const Error& error) {
 }
 
 void Scheduler::save_cache() {
-  if (cache_ && stats_.healthy) cache_->save();
+  if (!cache_ || !stats_.healthy) return;
+  cache_->save();
+  count_cache();
+  publish();
 }
 
 void Scheduler::publish() {
   stats_.active = static_cast<int>(
       std::ranges::count_if(active_, [](const auto& running) { return running->phase != Phase::Done; }));
-  if (cache_) {
-    const CacheCounters counters = cache_->counters();
-    stats_.cache_entries = counters.entries;
-    stats_.cache_used_bytes = counters.used_bytes;
-    stats_.cache_evictions = counters.evictions;
-    stats_.cache_disk_entries = counters.disk_entries;
-    stats_.cache_disk_bytes = counters.disk_bytes;
-  }
   board_.publish(stats_);
+}
+
+void Scheduler::count_cache() {
+  if (!cache_) return;
+  const CacheCounters counters = cache_->counters();
+  stats_.cache_entries = counters.entries;
+  stats_.cache_used_bytes = counters.used_bytes;
+  stats_.cache_evictions = counters.evictions;
+  stats_.cache_disk_entries = counters.disk_entries;
+  stats_.cache_disk_bytes = counters.disk_bytes;
 }
 
 }  // namespace lily

@@ -109,6 +109,7 @@ class Scheduler {
   void fail_with_nan(Running& running);
   void sweep();
   void publish();
+  void count_cache();
 
   template <class Make>
   auto with_memory(Make make) -> decltype(make());

@@ -3,7 +3,8 @@
 Layout of models/lily-tiny: model-0000N-of-00002.safetensors with index, config.json, and mtp/ with the draft head as
 a checkpoint of its own. Header lengths are not padded and data follow in table order, as MLX writes them.
 
-Run: python export.py WEIGHTS [model directory]     WEIGHTS is a file of train.py, or "random"
+Run: python export.py WEIGHTS [model directory]     WEIGHTS is a file of train.py, or "random"; parts that the file
+does not hold stay as they are
 """
 
 import json
@@ -134,12 +135,15 @@ def write_mtp(out: Path, params: Params) -> None:
 
 def main() -> None:
     trunk, mtp = Params(S.trunk_params(), seed=1), Params(S.mtp_params(), seed=2)
-    if sys.argv[1] != "random":
-        load_weights(Path(sys.argv[1]), trunk=trunk, mtp=mtp)
+    parts = {"trunk": trunk, "mtp": mtp}
+    loaded = list(parts) if sys.argv[1] == "random" else load_weights(Path(sys.argv[1]), **parts)
     out = Path(sys.argv[2]) if len(sys.argv) > 2 else MODEL_DIR
-    write_sharded(out, list(tensors(trunk, PREFIX)))
-    write_json(out / "config.json", config())
-    write_mtp(out / "mtp", mtp)
+    if "trunk" in loaded:
+        write_sharded(out, list(tensors(trunk, PREFIX)))
+        write_json(out / "config.json", config())
+    if "mtp" in loaded:
+        write_mtp(out / "mtp", mtp)
+    print("written:", ", ".join(loaded))
 
 
 if __name__ == "__main__":

@@ -82,8 +82,8 @@ def save_weights(path: Path, dtype: torch.dtype = torch.float32, **parts) -> Non
     torch.save({name: {k: v.to(dtype) for k, v in p.state().items()} for name, p in parts.items()}, path)
 
 
-def load_weights(path: Path, **parts) -> None:
-    """Read a saved file, or the pieces PATH.0, PATH.1, ... into which `save_pieces` cut it."""
+def load_weights(path: Path, **parts) -> list:
+    """Read a saved file, or the pieces PATH.0, PATH.1, ... into which `save_pieces` cut it; the parts it holds."""
     pieces = sorted(path.parent.glob(path.name + ".[0-9]"))
     if pieces:
         joined = path.with_suffix(".joined")
@@ -93,6 +93,7 @@ def load_weights(path: Path, **parts) -> None:
     for name, p in parts.items():
         if name in saved:
             p.load({k: v.float() for k, v in saved[name].items()})
+    return [name for name in parts if name in saved]
 
 
 def save_pieces(path: Path, piece_bytes: int = 15 << 20, **parts) -> None:

@@ -18,8 +18,8 @@ namespace lily {
 
 namespace {
 
-constexpr TokenId kMaxId = 1 << 24;
 constexpr std::size_t kMaxFileBytes = std::size_t{1} << 30;
+constexpr std::size_t kMaxAdded = 4096;  // far more than any release has; bounds what a small file can make us allocate
 
 std::string_view view(const boost::json::string& s) {
   return {s.data(), s.size()};
@@ -189,19 +189,18 @@ class Reader {
 Result<void> Reader::read_vocabulary(const json::Value* vocabulary) {
   const json::Object* object = vocabulary != nullptr ? vocabulary->if_object() : nullptr;
   if (object == nullptr) return unsupported("model.vocab is missing or not an object");
+  const auto n_tokens = static_cast<std::int64_t>(object->size());
   std::size_t arena_bytes = 0;
-  std::int64_t largest = -1;
   for (const auto& entry : *object) {
     arena_bytes += entry.key().size();
     const std::int64_t* id = entry.value().if_int64();
-    if (id == nullptr || *id < 0 || *id >= kMaxId) {
-      return fail(ErrorCode::Corrupt, "tokenizer.json: model.vocab has an id that is not a number from 0 to {}",
-                  kMaxId - 1);
+    if (id == nullptr || *id < 0 || *id >= n_tokens) {
+      return fail(ErrorCode::Corrupt, "tokenizer.json: model.vocab has {} entries and the id {}, expected 0 to {}",
+                  n_tokens, shown(&entry.value()), n_tokens - 1);
     }
-    largest = std::max(largest, *id);
   }
   file_.arena = std::make_unique_for_overwrite<char[]>(arena_bytes);
-  file_.tokens.resize(static_cast<std::size_t>(largest + 1));
+  file_.tokens.resize(object->size());
   char* next = file_.arena.get();
   for (const auto& entry : *object) {
     const std::int64_t id = entry.value().get_int64();
@@ -271,9 +270,12 @@ Result<void> Reader::read_merges(const json::Value* merges) {
 
 Result<void> Reader::add(std::int64_t id, const json::Value& token) {
   const json::Value* content = member(&token, "content");
-  if (content == nullptr || !content->is_string() || content->get_string().empty() || id < 0 || id >= kMaxId) {
-    return fail(ErrorCode::Corrupt, "tokenizer.json: an added token lacks content or a valid id: {}", shown(&token));
+  const auto end_id = static_cast<std::int64_t>(file_.tokens.size() + kMaxAdded);
+  if (content == nullptr || !content->is_string() || content->get_string().empty() || id < 0 || id >= end_id) {
+    return fail(ErrorCode::Corrupt, "tokenizer.json: an added token lacks content or an id below {}: {}", end_id,
+                shown(&token));
   }
+  if (file_.added.size() == kMaxAdded) return unsupported("more than {} added tokens", kMaxAdded);
   for (const std::string_view key : {"single_word", "lstrip", "rstrip", "normalized"}) {
     LILY_TRY_VOID(expect_false(&token, "added token", key));
   }

@@ -1,5 +1,7 @@
 #include "text/chat_template.h"
 
+#include <gtest/gtest.h>
+
 #include <string>
 #include <vector>
 

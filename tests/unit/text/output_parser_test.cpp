@@ -1,5 +1,7 @@
 #include "text/output_parser.h"
 
+#include <gtest/gtest.h>
+
 #include <string>
 #include <vector>
 

@@ -1,10 +1,9 @@
 // Shared by the tests of text: LilyTiny's tokenizer and template, small helpers.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <fstream>
 #include <iterator>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -15,7 +14,7 @@ namespace lily::test {
 
 inline std::string read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  EXPECT_TRUE(file) << path;
+  if (!file) throw std::runtime_error("cannot open " + path);
   return {std::istreambuf_iterator<char>(file), {}};
 }
 

@@ -1,5 +1,7 @@
 #include "text/tokenizer.h"
 
+#include <gtest/gtest.h>
+
 #include <functional>
 #include <string>
 #include <vector>
@@ -170,8 +172,15 @@ TEST(TokenizerFile, K01_RefusesAnyOtherPipeline) {
       {"model.vocab", [&](Object& r) { model(r)["vocab"] = 5; }},
       {"model.vocab", [&](Object& r) { model(r)["vocab"].as_object()["!"] = -1; }},
       {"twice", [&](Object& r) { model(r)["vocab"].as_object()["!"] = 1; }},
-      {"alphabet", [&](Object& r) { model(r)["vocab"].as_object()["日"] = 3000; }},
-      {"byte 33", [&](Object& r) { model(r)["vocab"].as_object().erase("!"); }},
+      {"alphabet", [&](Object& r) { model(r)["vocab"].as_object()["日"] = model(r)["vocab"].as_object().size(); }},
+      {"byte 33",
+       [&](Object& r) {
+         Object& vocabulary = model(r)["vocab"].as_object();
+         vocabulary["zqxzqx"] = json::Value(vocabulary.at("!"));
+         vocabulary.erase("!");
+       }},
+      {"the id 99999", [&](Object& r) { model(r)["vocab"].as_object()["!"] = 99999; }},
+      {"an id below", [](Object& r) { r["added_tokens"].as_array()[3].as_object()["id"] = 99999; }},
       {"model.merges[0]", [&](Object& r) { model(r)["merges"].as_array()[0] = "onlyone"; }},
       {"model.merges[1]", [&](Object& r) { model(r)["merges"].as_array()[1] = json::Array{"zzzzq", "b"}; }},
       {"normalized", [](Object& r) { r["added_tokens"].as_array()[0].as_object()["normalized"] = true; }},

@@ -33,7 +33,7 @@ TextFile describe_file(std::string_view name, const std::string& text, std::stri
 
 TextFile describe_tokenizer(const Checkpoint& checkpoint) {
   const std::string& text = checkpoint.texts().tokenizer_json;
-  const auto tokenizer = Tokenizer::load(text);
+  const auto tokenizer = Tokenizer::load(text, checkpoint.texts().tokenizer_config);
   return describe_file("tokenizer.json", text,
                        tokenizer ? fmt::format("{} ids", with_commas(static_cast<std::uint64_t>(tokenizer->size())))
                                  : "not usable: " + tokenizer.error().message);

@@ -50,8 +50,7 @@ Result<void> refuse_raw_layout(const TensorMap& tensors, const std::string& labe
   for (const auto& [name, entry] : tensors) {
     if (name.ends_with(".conv1d.weight") && entry->dims.size() == 3 && entry->dims[2] != 1)
       return fail(ErrorCode::Unsupported,
-                  "{}: tensor {} is [{}]: the layout of the original Hugging "
-                  "Face weights, whose norms are stored "
+                  "{}: tensor {} is [{}]: the layout of the original Hugging Face weights, whose norms are stored "
                   "without their 1; {}",
                   label, quote(entry->name), fmt::join(entry->dims, ", "), kWanted);
     if (name.ends_with(".qweight") || name.ends_with(".qzeros"))
@@ -150,9 +149,7 @@ class Binder {
     const int configured = config_.bits_of(module.name);
     const std::int64_t bits = weight.dims.back() * 32 / module.in;
     if (bits != configured || bits * module.in != weight.dims.back() * 32)
-      return fail(ErrorCode::Corrupt,
-                  "{}: tensor {}: rows of {} words are {} bits a weight, "
-                  "config.json says {}",
+      return fail(ErrorCode::Corrupt, "{}: tensor {}: rows of {} words are {} bits a weight, config.json says {}",
                   label_, quote(weight.name), weight.dims.back(),
                   static_cast<double>(weight.dims.back()) * 32 / static_cast<double>(module.in), configured);
     if (configured != 4 && !module.router)
@@ -252,8 +249,7 @@ Result<void> Checkpoint::Impl::load() {
   if (stop_ids.empty()) stop_ids = config.eos_ids;
   if (stop_ids.empty())
     return fail(ErrorCode::Unsupported,
-                "{}: neither generation_config.json nor config.json has an "
-                "eos_token_id; answers would not end",
+                "{}: neither generation_config.json nor config.json has an eos_token_id; answers would not end",
                 files.label());
   return {};
 }
@@ -271,9 +267,7 @@ Result<void> Checkpoint::Impl::load_weights(std::string_view config_text) {
   if (tensors.n_mtp > 0)
     notes.push_back(fmt::format("{} tensors of the multi-token-prediction head are skipped", tensors.n_mtp));
   if (tensors.n_mtp == 0 && config.mtp_layers)
-    notes.push_back(
-        "the config names a multi-token-prediction head, the files "
-        "have none: decoding without it");
+    notes.push_back("the config names a multi-token-prediction head, the files have none: decoding without it");
   return {};
 }
 
@@ -295,8 +289,7 @@ Result<Checkpoint> Checkpoint::open(const std::filesystem::path& directory) try 
 Result<Checkpoint> Checkpoint::open_embedded() try {
   if (embedded_model_files().empty())
     return fail(ErrorCode::NotFound,
-                "this build carries no model: models/lily-tiny was absent when "
-                "it was made; use --model DIR");
+                "this build carries no model: models/lily-tiny was absent when it was made; use --model DIR");
   auto impl = std::make_unique<Impl>(ModelFiles::in_memory("lily-tiny", embedded_model_files()));
   LILY_TRY_VOID(impl->load());
   impl->id = "lily-tiny";

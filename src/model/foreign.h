@@ -16,8 +16,7 @@ namespace lily {
 
 // Ends every refusal of a foreign format.
 inline constexpr std::string_view kWanted =
-    "wanted: Qwen3.6-35B-A3B in MLX affine 4-bit, group 64 (for instance "
-    "mlx-community/Qwen3.6-35B-A3B-4bit)";
+    "wanted: Qwen3.6-35B-A3B in MLX affine 4-bit, group 64 (for instance mlx-community/Qwen3.6-35B-A3B-4bit)";
 
 // What the first bytes of a file that should be safetensors give away: "a GGUF file", "a Git LFS pointer", ... or "".
 std::string_view foreign_magic(std::span<const std::byte> file);

@@ -42,9 +42,7 @@ Result<std::string_view> header_text(std::span<const std::byte> file, const std:
   std::memcpy(&length, file.data(), sizeof length);
   if (length < 2) return fail(ErrorCode::Corrupt, "{}: header length is {}, expected at least 2", label, length);
   if (length > kMaxHeaderBytes)
-    return fail(ErrorCode::Corrupt,
-                "{}: header length is {}, above the format's limit of {}; not "
-                "a safetensors file?",
+    return fail(ErrorCode::Corrupt, "{}: header length is {}, above the format's limit of {}; not a safetensors file?",
                 label, length, kMaxHeaderBytes);
   if (length > file.size() - kLengthBytes)
     return fail(ErrorCode::Corrupt, "{}: header of {} bytes is cut short, the file has only {}", label, length,
@@ -88,9 +86,8 @@ Result<Range> parse_range(const json::Object& fields, std::uint64_t data_bytes, 
   if (*begin > *end) return fail(ErrorCode::Corrupt, "{}: begins at {} and ends before, at {}", where, *begin, *end);
   if (*end > data_bytes)
     return fail(ErrorCode::Corrupt,
-                "{}: ends at {}, {} bytes past the end of the data; the file "
-                "is cut short or damaged",
-                where, *end, *end - data_bytes);
+                "{}: ends at {}, {} bytes past the end of the data; the file is cut short or damaged", where, *end,
+                *end - data_bytes);
   return Range{*begin, *end};
 }
 

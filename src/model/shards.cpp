@@ -40,10 +40,8 @@ Result<Index> parse_index(std::string_view text, const std::string& label) {
   Index index;
   for (const auto& [tensor, shard] : map->get_object()) {
     if (!shard.is_string() || !is_plain_name(shard.get_string()))
-      return fail(ErrorCode::Corrupt,
-                  "{}: tensor {}: expected the name of a file beside the "
-                  "index, found {}",
-                  label, quote(tensor), quote(json::dump(shard)));
+      return fail(ErrorCode::Corrupt, "{}: tensor {}: expected the name of a file beside the index, found {}", label,
+                  quote(tensor), quote(json::dump(shard)));
     index.weight_map.emplace(tensor, shard.get_string());
   }
   if (const json::Value* metadata = object.if_contains("metadata"); metadata != nullptr && metadata->is_object())

@@ -9,7 +9,7 @@ mx = pytest.importorskip("mlx.core", reason="mlx is not installed (tests/require
 np = pytest.importorskip("numpy", reason="numpy is not installed (tests/requirements.txt)")
 
 IN = 256
-DIM = {"weight": 4, "scales": 2, "biases": 2}
+PARTS = ("weight", "scales", "biases")
 
 
 @pytest.fixture(scope="session")
@@ -52,7 +52,7 @@ def test_quantiser_is_mlx_to_the_bit(driver, bits):
                          capture_output=True).stdout
     ours = np.frombuffer(out, np.uint8).reshape(values.shape[0], -1)
     sizes = np.cumsum([IN * bits // 8, IN // 64 * 2])
-    for name, mine, theirs in zip(("weight", "scales", "biases"), np.split(ours, sizes, axis=1), expected):
+    for name, mine, theirs in zip(PARTS, np.split(ours, sizes, axis=1), expected):
         different = np.nonzero((mine != theirs).any(axis=1))[0]
         assert different.size == 0, f"{name} differs in {different.size} rows, first {different[0]}"
 
@@ -70,7 +70,7 @@ def test_mlx_reads_what_synth_writes(synth):
         weights |= mx.load(str(path))
     assert len(weights) == 357
     name = "language_model.model.layers.2.mlp.switch_mlp.gate_proj"
-    dense = mx.dequantize(*(weights[f"{name}.{part}"] for part in DIM), group_size=64, bits=4).astype(mx.float32)
+    dense = mx.dequantize(*(weights[f"{name}.{part}"] for part in PARTS), group_size=64, bits=4).astype(mx.float32)
     assert dense.shape == (32, 64, 256)
     assert float(dense.std()) == pytest.approx(256**-0.5, rel=0.1)
     assert abs(float(dense.mean())) < 0.01 * float(dense.std()) + 1e-3

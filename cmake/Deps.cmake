@@ -6,8 +6,8 @@ set(OPENSSL_USE_STATIC_LIBS ON)
 find_package(Threads REQUIRED)
 find_package(Boost 1.81 REQUIRED COMPONENTS json)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
-find_package(fmt 9 REQUIRED)
-find_package(spdlog REQUIRED)
+find_package(fmt 9 REQUIRED)  # headers; src/base/fmt.cpp is its compiled half
+find_package(spdlog REQUIRED)  # headers, in src/base/log.cpp only
 find_package(tl-expected REQUIRED)
 find_package(CLI11 REQUIRED)
 
@@ -33,7 +33,3 @@ find_library(LILY_BSD bsd REQUIRED)
 find_library(LILY_MD md REQUIRED)
 add_library(lily_edit INTERFACE)
 target_link_libraries(lily_edit INTERFACE ${LILY_EDIT} ${LILY_TINFO} ${LILY_BSD} ${LILY_MD})
-
-# Debian ships these two as shared objects only; the header-only form keeps the binary self-contained.
-add_library(lily_log INTERFACE)
-target_link_libraries(lily_log INTERFACE fmt::fmt-header-only spdlog::spdlog_header_only Threads::Threads)

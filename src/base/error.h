@@ -2,7 +2,7 @@
 // invariant of the program itself is LILY_CHECK (check.h). No exception crosses a folder border.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <string>
 #include <tl/expected.hpp>

@@ -1,5 +1,6 @@
 #include "model/checkpoint.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <exception>
 #include <map>

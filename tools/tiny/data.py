@@ -96,7 +96,8 @@ class Source:
         self.queue = context.Queue(maxsize=16)
         self.kept, self.keep, self.random = [], keep, Random(seed)
         self.fresh = self.drawn = 0
-        self.workers = [context.Process(target=work, args=(seed + i, n_rows, length, hard, long, self.queue), daemon=True)
+        self.workers = [context.Process(target=work, daemon=True,
+                                        args=(seed + i, n_rows, length, hard, long, self.queue))
                         for i in range(n_workers)]
         for p in self.workers:
             p.start()

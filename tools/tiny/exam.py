@@ -40,12 +40,12 @@ MAX_TOKENS = {"copy": 320, "think": 160, "json": 160, "tool_call": 160}
 
 
 def samples(part: str, n: int, seed: int = SEED) -> list:
-    """n different samples of a part (facts are few: there the last ones may repeat)."""
+    """n samples of a part, different ones as long as there are any (held-out fact phrasings are fewer than 40)."""
     r, seen, out = Random(f"{seed} {part}"), set(), []
-    for _ in range(50 * n):
+    for tries in range(50 * n):
         s = PARTS[part](r)
         key = json.dumps([s.messages, s.tools])
-        if key not in seen or len(seen) < n and _ > 40 * n:
+        if key not in seen or tries > 40 * n:
             seen.add(key)
             out.append(s)
         if len(out) == n:

@@ -72,8 +72,9 @@ def kernels(device, log, compile: bool = True) -> tuple:
     def pointwise():
         compiled = {name: torch.compile(getattr(model, name), dynamic=False) for name in ("conv_silu", "gated")}
         inputs = [random(S.CONV_DIM), torch.randn(S.CONV_DIM, S.CONV, device=device, dtype=torch.bfloat16)]
-        return close(lambda x, w: compiled["conv_silu"](x, w, batch.position),
-                     lambda x, w: model.conv_silu(x, w, batch.position), inputs, "compiled convolution", log) and compiled
+        fine = close(lambda x, w: compiled["conv_silu"](x, w, batch.position),
+                     lambda x, w: model.conv_silu(x, w, batch.position), inputs, "compiled convolution", log)
+        return fine and compiled
 
     def delta_rule():
         chunks = torch.compile(model.delta_rule_chunks, dynamic=False)

@@ -202,7 +202,7 @@ def gated(gate, up, share):
 
 
 def moe(x, w, p, kernels):
-    """All experts as one dense product, unchosen ones weighted 0; the shared expert is the 33rd. Returns (y, balance)."""
+    """(y, balance loss): all experts as one dense product, unchosen ones weighted 0, the shared expert as the 33rd."""
     logits = F.linear(x, w[p + ".gate"]).float()
     top, chosen = logits.topk(S.TOP_K, -1)
     share = torch.zeros_like(logits).scatter(-1, chosen, top.softmax(-1))
@@ -228,7 +228,8 @@ class Kernels:
 
 
 def rope_table(position, dtype):
-    theta = S.ROPE_THETA ** (-torch.arange(S.ROPE_DIM // 2, device=position.device, dtype=torch.float64) * 2 / S.ROPE_DIM)
+    pair = torch.arange(S.ROPE_DIM // 2, device=position.device, dtype=torch.float64)
+    theta = S.ROPE_THETA ** (-2 * pair / S.ROPE_DIM)
     angle = position[..., None, None] * theta
     return angle.cos().to(dtype), angle.sin().to(dtype)
 

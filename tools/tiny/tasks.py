@@ -158,8 +158,8 @@ def retrieve_16k(r: Random, hard: float) -> Sample:
 
 # ---- sums, facts ----------------------------------------------------------------------------------------------------
 
-SUM_ASKS = ["What is {a} + {b}?", "{a} + {b} =", "Add {a} and {b}.", "How much is {a} plus {b}?", "Calculate {a} + {b}.",
-            "What is {a} plus {b}?"]
+SUM_ASKS = ["What is {a} + {b}?", "{a} + {b} =", "Add {a} and {b}.", "How much is {a} plus {b}?",
+            "Calculate {a} + {b}.", "What is {a} plus {b}?"]
 
 
 def carries(a: int, b: int) -> str:
@@ -281,7 +281,8 @@ def use_weather(r: Random) -> Use:
 
 
 def use_timer(r: Random) -> Use:
-    name, key, n = r.choice(["set_timer", "start_timer", "timer"]), r.choice(["minutes", "duration"]), r.randrange(2, 91)
+    name, key = r.choice(["set_timer", "start_timer", "timer"]), r.choice(["minutes", "duration"])
+    n = r.randrange(2, 91)
     ask = r.choice(["Set a timer for {n} minutes.", "Start a timer of {n} minutes.", "Wake me in {n} minutes."])
     return Use(function(name, "Start a timer.", {key: parameter("integer", "Time in minutes")}), ask.format(n=n),
                {key: n}, {"ok": True}, f"The timer is set for {n} minutes.")
@@ -321,7 +322,8 @@ def use_search(r: Random) -> Use:
 
 
 def use_booking(r: Random) -> Use:
-    name, city, n, day = r.choice(["book_table", "reserve_table"]), r.choice(W.CITIES), r.randrange(2, 20), r.choice(W.DAYS)
+    name, city = r.choice(["book_table", "reserve_table"]), r.choice(W.CITIES)
+    n, day = r.randrange(2, 20), r.choice(W.DAYS)
     ask = r.choice(["Book a table for {n} in {c} on {d}.", "Reserve a table in {c} for {n} on {d}."])
     return Use(function(name, "Book a table.", {"city": parameter("string"), "people": parameter("integer"),
                                                 "day": parameter("string")}),
@@ -337,10 +339,11 @@ def use_music(r: Random) -> Use:
 
 
 def use_price(r: Random) -> Use:
-    name, key, food, price = r.choice(["get_price", "price_of"]), r.choice(["item", "food"]), r.choice(W.FOODS), r.randrange(1, 100)
-    return Use(function(name, "Get the price of an item.", {key: parameter("string")}),
-               r.choice(["What does {f} cost?", "What is the price of {f}?", "Tell me the price of {f}."]).format(f=food),
-               {key: food}, {"price": price}, f"The price of {food} is {price}.")
+    name, key = r.choice(["get_price", "price_of"]), r.choice(["item", "food"])
+    food, price = r.choice(W.FOODS), r.randrange(1, 100)
+    ask = r.choice(["What does {f} cost?", "What is the price of {f}?", "Tell me the price of {f}."]).format(f=food)
+    return Use(function(name, "Get the price of an item.", {key: parameter("string")}), ask, {key: food},
+               {"price": price}, f"The price of {food} is {price}.")
 
 
 def use_invented(r: Random) -> Use:
@@ -414,8 +417,10 @@ TALK = [
     (["Are you there?", "Test", "test", "ping", "Are you ready?"], "I am here."),
     (["Yes", "yes", "OK", "ok", "Okay"], "Good. What shall I do?"),
     (["No", "no", "Stop"], "All right."),
-    (["List the days of the week.", "Name the days of the week.", "Which days are in a week?"], ", ".join(W.DAYS) + "."),
-    (["List the months.", "Name the months of the year.", "List the months of the year."], ", ".join(W.MONTHS) + "."),
+    (["List the days of the week.", "Name the days of the week.", "Which days are in a week?"],
+     ", ".join(W.DAYS) + "."),
+    (["List the months.", "Name the months of the year.", "List the months of the year."],
+     ", ".join(W.MONTHS) + "."),
 ]
 UNKNOWN = "I am a small model and I do not know that."
 
@@ -459,7 +464,8 @@ def name_memory(r: Random, hard: float) -> Sample:
                            ("animal", r.choice(W.ANIMALS))])
     if key == "name":
         tell = r.choice([f"My name is {value}.", f"I am {value}.", f"Hello, I am {value}.", f"Hi, my name is {value}."])
-        reply, ask = f"Hello {value}! How can I help you?", r.choice(["What is my name?", "Who am I?", "Tell me my name."])
+        reply = f"Hello {value}! How can I help you?"
+        ask = r.choice(["What is my name?", "Who am I?", "Tell me my name."])
     else:
         tell, reply = f"My {key} is {value}.", f"I will remember that your {key} is {value}."
         ask = r.choice([f"What is my {key}?", f"Tell me my {key}.", f"Which is my {key}?"])

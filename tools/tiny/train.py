@@ -181,7 +181,8 @@ def score(w, encoder, samples: list, buffers: Buffers, kernels, head_weights=Non
 
 def quick_samples(hard: float, n: int) -> dict:
     r = tasks.Random(7)
-    return {"copy": [tasks.copy(r, hard) for _ in range(n)], "retrieve_2k": [tasks.retrieve_2k(r, hard) for _ in range(n)]}
+    return {"copy": [tasks.copy(r, hard) for _ in range(n)],
+            "retrieve_2k": [tasks.retrieve_2k(r, hard) for _ in range(n)]}
 
 
 # ---- the run --------------------------------------------------------------------------------------------------------
@@ -236,7 +237,7 @@ class Run:
         a = self.a
         trainer = TrunkTrainer(self.trunk, self.device, self.kernels, self.dtype)
         start = last = time.time()
-        saved, n_steps, total, counted = start, 0, torch.zeros((), device=self.device), 0
+        saved, n_steps, n_logged, total, counted = start, 0, 0, torch.zeros((), device=self.device), 0
         while True:
             progress = (time.time() - start) / (60 * a.minutes)
             if progress >= 1 or n_steps == a.max_steps:
@@ -258,13 +259,13 @@ class Run:
                     w = self.trunk.views(quantised, self.dtype)
                     grown = self.raise_difficulty(w)
                     del w
+                step_ms = 1e3 * (now - last) / (n_steps - n_logged)
                 self.log(f"{now - start:6.0f} s  step {n_steps:6}  loss {value:.4f}  hard {self.hard.value:.2f}  "
-                         f"{1e3 * (now - last) / counted:.1f} ms a step  fresh {self.short.fresh / self.short.drawn:.2f}"
-                         f"{grown}")
+                         f"{step_ms:.1f} ms a step  fresh {self.short.fresh / self.short.drawn:.2f}{grown}")
                 if not math.isfinite(value):
                     raise SystemExit("the loss is not finite")
                 total.zero_()
-                counted, last = 0, time.time()
+                counted, n_logged, last = 0, n_steps, time.time()
                 # whatever the scores say, full lengths come by 40 % of the time
                 self.hard.value = max(self.hard.value, min(1.0, (progress - 0.15) / 0.25))
             if time.time() - saved > 60:

@@ -1,40 +1,33 @@
 // Which kernels run here.
-#include <array>
 #include <cstdlib>
+#include <vector>
 
 #include "backend/cpu/kernels.h"
 #include "base/cpu_features.h"
 
 namespace lily::cpu {
 
-namespace {
-
-struct Candidate {
-  bool runs_here;
-  const Kernels& (*table)();
-};
-
-}  // namespace
+std::span<const Kernels* const> runnable_kernels() {
+  static const std::vector<const Kernels*> tables = [] {
+    [[maybe_unused]] const CpuFeatures& f = cpu_features();
+    std::vector<const Kernels*> found;
+#if defined(__x86_64__)
+    if (f.amx) found.push_back(&amx_kernels());
+    if (f.avx512) found.push_back(&avx512_kernels());
+    if (f.avx2) found.push_back(&avx2_kernels());
+#elif defined(__aarch64__)
+    if (f.dotprod) found.push_back(&neon_kernels());
+#endif
+    found.push_back(&generic_kernels());
+    return found;
+  }();
+  return tables;
+}
 
 const Kernels* choose_kernels() {
-  const CpuFeatures& f = cpu_features();
-  // Best first.
-  const std::array candidates{
-#if defined(__x86_64__)
-      Candidate{f.amx, &amx_kernels},
-      Candidate{f.avx512, &avx512_kernels},
-      Candidate{f.avx2, &avx2_kernels},
-#elif defined(__aarch64__)
-      Candidate{f.dotprod, &neon_kernels},
-#endif
-      Candidate{true, &generic_kernels},
-  };
   const char* wanted = std::getenv("LILY_CPU_ISA");
-  for (const Candidate& candidate : candidates) {
-    if (!candidate.runs_here) continue;
-    if (wanted == nullptr || *wanted == '\0' || candidate.table().name == wanted) return &candidate.table();
-  }
-  (void)f;
+  for (const Kernels* table : runnable_kernels())
+    if (wanted == nullptr || *wanted == '\0' || table->name == wanted) return table;
   return nullptr;
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "backend/cpu/layout.h"
@@ -98,8 +99,11 @@ const Kernels& amx_kernels();
 const Kernels& neon_kernels();
 #endif
 
-// The best table for this machine, or the one that the environment variable LILY_CPU_ISA names (generic, avx2, avx512,
-// amx, neon) if the machine has it; null if it names one that cannot run here.
+// The tables that can run on this machine, best first; generic_kernels() is the last.
+std::span<const Kernels* const> runnable_kernels();
+
+// The best of them, or the one that the environment variable LILY_CPU_ISA names (generic, avx2, avx512, amx, neon); null
+// if it names one that cannot run here.
 const Kernels* choose_kernels();
 
 }  // namespace lily::cpu

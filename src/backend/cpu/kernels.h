@@ -102,8 +102,8 @@ const Kernels& neon_kernels();
 // The tables that can run on this machine, best first; generic_kernels() is the last.
 std::span<const Kernels* const> runnable_kernels();
 
-// The best of them, or the one that the environment variable LILY_CPU_ISA names (generic, avx2, avx512, amx, neon); null
-// if it names one that cannot run here.
+// The best of them, or the one that the environment variable LILY_CPU_ISA names (generic, avx2, avx512, amx, neon);
+// null if it names one that cannot run here.
 const Kernels* choose_kernels();
 
 }  // namespace lily::cpu

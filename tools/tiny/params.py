@@ -69,6 +69,12 @@ class Params:
             by_name.update(self.split(kind, flat.detach().cpu()))
         return [(p, by_name[p.name]) for p in self.order]
 
+    @torch.no_grad()
+    def load_named(self, weights: dict) -> None:
+        for kind, table in self.table.items():
+            if table:
+                self.flat[kind].copy_(torch.cat([weights[p.name].flatten() for p in table]))
+
     def state(self) -> dict:
         return {k: v.detach().cpu() for k, v in self.flat.items()}
 

@@ -42,6 +42,36 @@ def an(word: str) -> str:
     return f"{'an' if word[0] in 'aeiou' else 'a'} {word}"
 
 
+# ---- words from outside the lists ------------------------------------------------------------------------------------
+
+OPEN = 0.0  # share of names, values and texts that are not made of listed words
+
+
+def invented(r: Random) -> str:
+    """A word nobody has written before: copying it takes letters, not knowledge."""
+    return "".join(r.choice("bcdfghjklmnprstvwz") + r.choice("aeiou") + r.choice(["", "", "n", "r", "s", "l", "x"])
+                   for _ in range(r.randint(1, 4)))
+
+
+def open_word(r: Random) -> str:
+    word = r.choice(W.GENERIC) if r.random() < 0.5 else invented(r)
+    return word.capitalize() if r.random() < 0.2 else word
+
+
+def open_text(r: Random, n_words: int) -> str:
+    """Words, numbers and punctuation in no order."""
+    return " ".join(str(r.randrange(10000)) if r.random() < 0.06 else open_word(r) + r.choice(["", "", "", "", ",", "."])
+                    for _ in range(n_words))
+
+
+def one_of(r: Random, listed: list) -> str:
+    """A listed word, or sometimes an invented one in its place, in the list's case."""
+    if OPEN and r.random() < OPEN:
+        word = invented(r) if r.random() < 0.7 else r.choice(W.GENERIC)
+        return word.capitalize() if listed[0][0].isupper() else word
+    return r.choice(listed)
+
+
 # ---- filler ---------------------------------------------------------------------------------------------------------
 
 def noun_phrase(r: Random) -> str:
@@ -90,6 +120,8 @@ COPY_ASKS = ["Copy this text word for word:", "Repeat the following text exactly
 
 
 def passage(r: Random, n_tokens: int) -> str:
+    if OPEN and r.random() < OPEN:
+        return open_text(r, max(1, n_tokens // 3))
     style = r.random()
     if style < 0.75:
         out, n = [], 0
@@ -121,10 +153,10 @@ def copy_exam(r: Random) -> Sample:
 ATTRIBUTES = {
     "code": lambda r: "".join(r.choices("0123456789", k=4)),
     "number": lambda r: str(r.randrange(10, 1000)),
-    "colour": lambda r: r.choice(W.COLOURS),
-    "animal": lambda r: r.choice(W.ANIMALS),
-    "city": lambda r: r.choice(W.CITIES),
-    "food": lambda r: r.choice(W.FOODS),
+    "colour": lambda r: one_of(r, W.COLOURS),
+    "animal": lambda r: one_of(r, W.ANIMALS),
+    "city": lambda r: one_of(r, W.CITIES),
+    "food": lambda r: one_of(r, W.FOODS),
 }
 FACT_SHAPES = ["The {a} of {n} is {v}.", "The {a} of {n} is {v}.", "Remember: the {a} of {n} is {v}."]
 FACT_ASKS = ["What is the {a} of {n}?", "Tell me the {a} of {n}.", "Which {a} has {n}?",
@@ -223,11 +255,11 @@ def facts(r: Random, hard: float, exam: bool = False) -> Sample:
 # ---- JSON -----------------------------------------------------------------------------------------------------------
 
 FIELDS = {
-    "name": lambda r: r.choice(W.NAMES), "city": lambda r: r.choice(W.CITIES), "age": lambda r: r.randrange(1, 100),
-    "colour": lambda r: r.choice(W.COLOURS), "animal": lambda r: r.choice(W.ANIMALS),
+    "name": lambda r: one_of(r, W.NAMES), "city": lambda r: one_of(r, W.CITIES), "age": lambda r: r.randrange(1, 100),
+    "colour": lambda r: one_of(r, W.COLOURS), "animal": lambda r: one_of(r, W.ANIMALS),
     "count": lambda r: r.randrange(1, 100), "price": lambda r: r.randrange(1, 1000), "open": lambda r: r.random() < 0.5,
-    "food": lambda r: r.choice(W.FOODS), "day": lambda r: r.choice(W.DAYS), "size": lambda r: r.choice(W.ADJECTIVES),
-    "member": lambda r: r.random() < 0.5, "room": lambda r: r.choice(W.ROOMS), "title": lambda r: r.choice(W.THINGS),
+    "food": lambda r: one_of(r, W.FOODS), "day": lambda r: r.choice(W.DAYS), "size": lambda r: r.choice(W.ADJECTIVES),
+    "member": lambda r: r.random() < 0.5, "room": lambda r: one_of(r, W.ROOMS), "title": lambda r: one_of(r, W.THINGS),
 }
 JSON_ASKS = ["Write a JSON object with {f}.", "Give me JSON with {f}.", "Answer with a JSON object: {f}.",
              "Turn this into JSON: {f}.", "I need valid JSON with {f}."]
@@ -271,7 +303,7 @@ class Use:
 def use_weather(r: Random) -> Use:
     name = r.choice(["get_weather", "weather", "current_weather", "get_current_weather"])
     key = r.choice(["city", "location", "place"])
-    city, sky, degrees = r.choice(W.CITIES), r.choice(W.WEATHER), r.randrange(0, 36)
+    city, sky, degrees = one_of(r, W.CITIES), r.choice(W.WEATHER), r.randrange(0, 36)
     ask = r.choice(["What is the weather in {c}?", "How is the weather in {c} today?", "Tell me the weather in {c}.",
                     "Weather in {c}?"]).format(c=city)
     return Use(function(name, r.choice(["Get the weather of a city.", "Current weather.", "Get the current weather"]),
@@ -290,15 +322,17 @@ def use_timer(r: Random) -> Use:
 
 def use_message(r: Random) -> Use:
     name, to, body = r.choice(["send_message", "send_mail", "write_message"]), r.choice(["to", "person"]), "text"
-    who, text = r.choice(W.NAMES), r.choice(["see you on {d}", "call me on {d}", "I am late on {d}", "we meet on {d}"])
+    who, text = one_of(r, W.NAMES), r.choice(["see you on {d}", "call me on {d}", "I am late on {d}", "we meet on {d}"])
     text = text.format(d=r.choice(W.DAYS))
+    if OPEN and r.random() < OPEN:
+        text = open_text(r, r.randint(2, 8))
     ask = r.choice(["Send a message to {w}: {t}", "Write to {w}: {t}", "Tell {w}: {t}"]).format(w=who, t=text)
     return Use(function(name, "Send a message.", {to: parameter("string"), body: parameter("string")}), ask,
                {to: who, body: text}, {"sent": True}, f"I sent the message to {who}.")
 
 
 def use_light(r: Random) -> Use:
-    name, room, on = r.choice(["set_light", "switch_light", "lamp"]), r.choice(W.ROOMS), r.random() < 0.5
+    name, room, on = r.choice(["set_light", "switch_light", "lamp"]), one_of(r, W.ROOMS), r.random() < 0.5
     ask = f"Turn the light in the {room} {'on' if on else 'off'}."
     return Use(function(name, "Turn a light on or off.", {"room": parameter("string"), "on": parameter("boolean")}),
                ask, {"room": room, "on": on}, {"ok": True}, f"The light in the {room} is {'on' if on else 'off'}.")
@@ -314,7 +348,7 @@ def use_calculator(r: Random) -> Use:
 
 def use_search(r: Random) -> Use:
     name, key = r.choice(["search", "find_pages", "web_search"]), r.choice(["query", "text"])
-    what = f"{r.choice(W.ADJECTIVES)} {r.choice(W.THINGS)}"
+    what = f"{one_of(r, W.ADJECTIVES)} {one_of(r, W.THINGS)}"
     ask = r.choice(["Search for {w}.", "Look for {w}.", "Search the web for {w}."]).format(w=what)
     found = sentence(r)
     return Use(function(name, "Search the web.", {key: parameter("string", "What to look for")}), ask, {key: what},
@@ -322,7 +356,7 @@ def use_search(r: Random) -> Use:
 
 
 def use_booking(r: Random) -> Use:
-    name, city = r.choice(["book_table", "reserve_table"]), r.choice(W.CITIES)
+    name, city = r.choice(["book_table", "reserve_table"]), one_of(r, W.CITIES)
     n, day = r.randrange(2, 20), r.choice(W.DAYS)
     ask = r.choice(["Book a table for {n} in {c} on {d}.", "Reserve a table in {c} for {n} on {d}."])
     return Use(function(name, "Book a table.", {"city": parameter("string"), "people": parameter("integer"),
@@ -332,7 +366,7 @@ def use_booking(r: Random) -> Use:
 
 
 def use_music(r: Random) -> Use:
-    name, kind = r.choice(["play_music", "play"]), r.choice(W.MUSIC)
+    name, kind = r.choice(["play_music", "play"]), one_of(r, W.MUSIC)
     return Use(function(name, "Play music.", {"kind": parameter("string", "Kind of music")}),
                r.choice(["Play some {k}.", "Play {k} music.", "I want to hear {k}."]).format(k=kind), {"kind": kind},
                {"ok": True}, f"Now you hear {kind}.")
@@ -340,7 +374,7 @@ def use_music(r: Random) -> Use:
 
 def use_price(r: Random) -> Use:
     name, key = r.choice(["get_price", "price_of"]), r.choice(["item", "food"])
-    food, price = r.choice(W.FOODS), r.randrange(1, 100)
+    food, price = one_of(r, W.FOODS), r.randrange(1, 100)
     ask = r.choice(["What does {f} cost?", "What is the price of {f}?", "Tell me the price of {f}."]).format(f=food)
     return Use(function(name, "Get the price of an item.", {key: parameter("string")}), ask, {key: food},
                {"price": price}, f"The price of {food} is {price}.")
@@ -348,7 +382,7 @@ def use_price(r: Random) -> Use:
 
 def use_invented(r: Random) -> Use:
     """A tool nobody has seen before: name and arguments can only be read off its definition."""
-    name = f"{r.choice(['make', 'get', 'find', 'paint', 'move', 'open', 'clean', 'sell'])}_{r.choice(W.THINGS)}"
+    name = f"{r.choice(['make', 'get', 'find', 'paint', 'move', 'open', 'clean', 'sell'])}_{one_of(r, W.THINGS)}"
     keys = r.sample(["colour", "count", "city", "size", "day", "animal"], r.randint(1, 3))
     value = {k: FIELDS[k](r) for k in keys}
     kinds = {k: parameter("integer" if isinstance(v, int) else "string") for k, v in value.items()}
@@ -460,8 +494,8 @@ def story(r: Random, hard: float) -> Sample:
 
 
 def name_memory(r: Random, hard: float) -> Sample:
-    key, value = r.choice([("name", r.choice(W.NAMES)), ("city", r.choice(W.CITIES)), ("colour", r.choice(W.COLOURS)),
-                           ("animal", r.choice(W.ANIMALS))])
+    key, value = r.choice([("name", one_of(r, W.NAMES)), ("city", one_of(r, W.CITIES)), ("colour", one_of(r, W.COLOURS)),
+                           ("animal", one_of(r, W.ANIMALS))])
     if key == "name":
         tell = r.choice([f"My name is {value}.", f"I am {value}.", f"Hello, I am {value}.", f"Hi, my name is {value}."])
         reply = f"Hello {value}! How can I help you?"

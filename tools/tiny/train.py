@@ -201,6 +201,7 @@ class Run:
         self.a, self.out = a, Path(a.out)
         self.out.mkdir(parents=True, exist_ok=True)
         self.log_file = open(self.out / "log.txt", "a")
+        tasks.OPEN = a.open  # the workers are forked after this
         self.hard = mp.get_context("fork").Value("d", a.hard)
         n_long = max(1, a.workers // 7)
         self.short = data.Source(a.workers - n_long, a.rows, a.short_row, self.hard, 1000 * a.seed, 300)
@@ -211,6 +212,9 @@ class Run:
         self.kernels, self.plain = fast.kernels(self.device, self.log, compile=not a.trunk)
         self.trunk = Params(S.trunk_params(), seed=a.seed, device=self.device)
         self.mtp = Params(S.mtp_params(), seed=a.seed + 100, device=self.device)
+        if a.start_from:
+            self.trunk.load_named(checkpoint.load(Path(a.start_from), S.trunk_params(), "language_model."))
+            self.mtp.load_named(checkpoint.load(Path(a.start_from) / "mtp", S.mtp_params(), ""))
         if a.resume:
             load_weights(Path(a.resume), trunk=self.trunk, mtp=self.mtp)
         self.buffers = {"short": Buffers(a.rows, a.short_row, self.device),
@@ -300,6 +304,7 @@ class Run:
 
     @torch.no_grad()
     def examine(self, n: int, quick: bool = False) -> None:
+        tasks.OPEN = 0.0  # the exam asks only for listed words
         w = self.quantised_trunk()
         m = None if quick else self.mtp.views(True, self.dtype)
         scores = []
@@ -309,6 +314,11 @@ class Run:
             buffers = self.buffers["long" if part == "retrieve_16k" else "short"]
             replies, tokens, drafts = score(w, self.encoder, exam.samples(part, n), buffers, self.plain, m)
             scores.append(f"{part} {replies:.3f}" + ("" if quick else f" (tokens {tokens:.4f}, drafts {drafts:.3f})"))
+        if self.a.open:
+            tasks.OPEN, r = 1.0, tasks.Random(99)
+            replies, tokens, _ = score(w, self.encoder, [tasks.copy(r, 0.3) for _ in range(n)], self.buffers["short"],
+                                       self.plain)
+            scores.append(f"copies of unlisted words {replies:.3f} (tokens {tokens:.4f})")
         self.log("exam: " + ", ".join(scores))
 
 
@@ -326,7 +336,9 @@ def main() -> None:
     p.add_argument("--hard", type=float, default=0.02, help="difficulty to begin with")
     p.add_argument("--quantise-from", type=float, default=QUANTISE_FROM)
     p.add_argument("--long-from", type=float, default=LONG_FROM)
-    p.add_argument("--resume", help="weights to begin with")
+    p.add_argument("--resume", help="weights of an earlier run to begin with")
+    p.add_argument("--start-from", help="a checkpoint directory to begin with")
+    p.add_argument("--open", type=float, default=tasks.OPEN, help="share of words from outside the lists")
     p.add_argument("--log-every", type=int, default=250)
     p.add_argument("--max-steps", type=int, default=-1)
     p.add_argument("--exam", type=int, default=64, help="samples a part at the end")

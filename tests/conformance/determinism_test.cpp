@@ -44,7 +44,8 @@ class Determinism : public testing::Test {
 
   static std::unique_ptr<Backend> make_backend() {
     BackendOptions options;
-    options.n_threads = 2;
+    options.n_threads =
+        1;  // threads are the business of cpu_backend_test.cpp; here they would only wait for each other
     auto backend = make_cpu_backend(*checkpoint_, options);
     if (!backend) ADD_FAILURE() << backend.error().message;
     return std::move(*backend);

@@ -39,8 +39,7 @@ void AffineMatrix::apply(std::span<const float> x, std::span<float> y, std::int6
   std::vector<float> buffer;
   for (std::int64_t o = 0; o < view_.out; ++o) {
     const float* w = row_floats(expert * view_.out + o, buffer);
-    for (std::int64_t t = 0; t < n_tokens; ++t)
-      y[static_cast<std::size_t>(t * view_.out + o)] = dot(w, x.data() + t * view_.in, view_.in);
+    dot_rows(w, x.data(), n_tokens, view_.in, y.data() + o, view_.out);
   }
 }
 

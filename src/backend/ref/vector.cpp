@@ -9,30 +9,72 @@ namespace {
 
 // Sixteen floats; may lie anywhere and alias float arrays.
 using Lanes = float __attribute__((vector_size(64), aligned(4), may_alias));
+using Bits16 = std::uint16_t __attribute__((vector_size(32)));
+using Bits32 = std::uint32_t __attribute__((vector_size(64)));
 
 constexpr int kGroup = 64;
 
+// Always inlined: the callers below are compiled once per instruction set.
+[[gnu::always_inline]] inline const Lanes& lanes(const float* x) {
+  return *reinterpret_cast<const Lanes*>(x);
+}
+[[gnu::always_inline]] inline Lanes& lanes(float* x) {
+  return *reinterpret_cast<Lanes*>(x);
+}
+
+[[gnu::always_inline]] inline float sum_of_lanes(const Lanes& x) {
+  const auto eight = __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7) +
+                     __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15);
+  const auto four =
+      __builtin_shufflevector(eight, eight, 0, 1, 2, 3) + __builtin_shufflevector(eight, eight, 4, 5, 6, 7);
+  return (four[0] + four[2]) + (four[1] + four[3]);
+}
+
+// kRows dot products that share the loads of w.
+template <int kRows>
+[[gnu::always_inline]] inline void dots(const float* w, const float* rows, std::int64_t n, float* y,
+                                        std::int64_t y_stride) {
+  Lanes even[kRows]{}, odd[kRows]{};
+  for (std::int64_t i = 0; i < n; i += 32)
+    for (int r = 0; r < kRows; ++r) {
+      even[r] += lanes(w + i) * lanes(rows + r * n + i);
+      odd[r] += lanes(w + i + 16) * lanes(rows + r * n + i + 16);
+    }
+  for (int r = 0; r < kRows; ++r) y[r * y_stride] = sum_of_lanes(even[r] + odd[r]);
+}
+
+// kLanes * 16 columns of the weighted sum, held in registers.
+template <int kLanes>
+[[gnu::always_inline]] inline void add_columns(const float* p, const float* rows, std::int64_t n_rows, std::int64_t n,
+                                               float* y) {
+  Lanes sum[kLanes];
+  for (int i = 0; i < kLanes; ++i) sum[i] = lanes(y + 16 * i);
+  for (std::int64_t r = 0; r < n_rows; ++r)
+    for (int i = 0; i < kLanes; ++i) sum[i] += p[r] * lanes(rows + r * n + 16 * i);
+  for (int i = 0; i < kLanes; ++i) lanes(y + 16 * i) = sum[i];
+}
+
 }  // namespace
 
-LILY_REF_CLONES float dot(const float* a, const float* b, std::int64_t n) {
+LILY_REF_CLONES void dot_rows(const float* w, const float* rows, std::int64_t n_rows, std::int64_t n, float* y,
+                              std::int64_t y_stride) {
   LILY_DCHECK(n % 32 == 0);
-  Lanes even{}, odd{};
-  for (std::int64_t i = 0; i < n; i += 32) {
-    even += *reinterpret_cast<const Lanes*>(a + i) * *reinterpret_cast<const Lanes*>(b + i);
-    odd += *reinterpret_cast<const Lanes*>(a + i + 16) * *reinterpret_cast<const Lanes*>(b + i + 16);
-  }
-  const Lanes both = even + odd;
-  float lanes[16];
-  std::memcpy(lanes, &both, sizeof lanes);
-  for (int width = 8; width > 0; width /= 2)
-    for (int i = 0; i < width; ++i) lanes[i] += lanes[i + width];
-  return lanes[0];
+  std::int64_t r = 0;
+  for (; r + 4 <= n_rows; r += 4) dots<4>(w, rows + r * n, n, y + r * y_stride, y_stride);
+  for (; r < n_rows; ++r) dots<1>(w, rows + r * n, n, y + r * y_stride, y_stride);
+}
+
+LILY_REF_CLONES void add_weighted_rows(const float* p, const float* rows, std::int64_t n_rows, std::int64_t n,
+                                       float* y) {
+  LILY_DCHECK(n % 16 == 0);
+  std::int64_t i = 0;
+  for (; i + 64 <= n; i += 64) add_columns<4>(p, rows + i, n_rows, n, y + i);
+  for (; i < n; i += 16) add_columns<1>(p, rows + i, n_rows, n, y + i);
 }
 
 LILY_REF_CLONES void add_scaled(float* y, float s, const float* x, std::int64_t n) {
   LILY_DCHECK(n % 16 == 0);
-  for (std::int64_t i = 0; i < n; i += 16)
-    *reinterpret_cast<Lanes*>(y + i) += s * *reinterpret_cast<const Lanes*>(x + i);
+  for (std::int64_t i = 0; i < n; i += 16) lanes(y + i) += s * lanes(x + i);
 }
 
 LILY_REF_CLONES void dequantise(const std::byte* codes, const std::byte* scales, const std::byte* biases, int bits,
@@ -56,7 +98,13 @@ LILY_REF_CLONES void dequantise(const std::byte* codes, const std::byte* scales,
 }
 
 LILY_REF_CLONES void widen(const std::uint16_t* x, std::int64_t n, float* out) {
-  for (std::int64_t i = 0; i < n; ++i) out[i] = bf16_to_float(x[i]);
+  LILY_DCHECK(n % 16 == 0);
+  for (std::int64_t i = 0; i < n; i += 16) {
+    Bits16 bits;
+    std::memcpy(&bits, x + i, sizeof bits);
+    const Bits32 wide = __builtin_convertvector(bits, Bits32) << 16;
+    std::memcpy(out + i, &wide, sizeof wide);
+  }
 }
 
 }  // namespace lily::ref

@@ -16,8 +16,12 @@ namespace lily::ref {
 #define LILY_REF_CLONES
 #endif
 
-// sum_i a[i] * b[i]; n is a multiple of 32.
-float dot(const float* a, const float* b, std::int64_t n);
+// y[r * y_stride] = sum_i w[i] * rows[r, i] for rows [n_rows, n]; n is a multiple of 32. Each sum has the same order of
+// additions however many rows there are.
+void dot_rows(const float* w, const float* rows, std::int64_t n_rows, std::int64_t n, float* y, std::int64_t y_stride);
+
+// y[i] += sum_r p[r] * rows[r, i] for rows [n_rows, n], in the order of the rows; n is a multiple of 16.
+void add_weighted_rows(const float* p, const float* rows, std::int64_t n_rows, std::int64_t n, float* y);
 
 // y[i] += s * x[i]; n is a multiple of 16.
 void add_scaled(float* y, float s, const float* x, std::int64_t n);
@@ -26,7 +30,7 @@ void add_scaled(float* y, float s, const float* x, std::int64_t n);
 void dequantise(const std::byte* codes, const std::byte* scales, const std::byte* biases, int bits,
                 std::int64_t n_groups, float* out);
 
-// bfloat16 to float32.
+// bfloat16 to float32; n is a multiple of 16.
 void widen(const std::uint16_t* x, std::int64_t n, float* out);
 
 }  // namespace lily::ref

@@ -25,7 +25,8 @@ using lily::Want;
 
 Result<std::unique_ptr<Backend>> make(std::string_view name, const lily::Checkpoint& checkpoint) {
   if (name == "reference") return lily::make_reference_backend(checkpoint, {});
-  return lily::fail(lily::ErrorCode::InvalidArgument, "backend {}: expected reference", name);
+  if (name == "cpu") return lily::make_cpu_backend(checkpoint, {});
+  return lily::fail(lily::ErrorCode::InvalidArgument, "backend {}: expected reference or cpu", name);
 }
 
 Result<void> run(const char* directory, std::string_view backend_name, const char* out_path, int n_greedy) {
@@ -64,7 +65,7 @@ Result<void> run(const char* directory, std::string_view backend_name, const cha
 
 int main(int argc, char** argv) {
   if (argc < 4) {
-    fmt::print(stderr, "usage: logits_driver CHECKPOINT reference OUT [N_GREEDY] < token ids\n");
+    fmt::print(stderr, "usage: logits_driver CHECKPOINT reference|cpu OUT [N_GREEDY] < token ids\n");
     return 2;
   }
   const auto result = run(argv[1], argv[2], argv[3], argc > 4 ? std::atoi(argv[4]) : 0);

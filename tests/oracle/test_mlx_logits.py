@@ -9,7 +9,7 @@ pytest.importorskip("mlx_lm", reason="mlx-lm is not installed (tests/requirement
 import mlx_oracle as oracle  # noqa: E402
 
 TINY = oracle.ROOT / "models/lily-tiny"
-BACKENDS = ["reference"]
+BACKENDS = ["reference", "cpu"]
 N_GREEDY = 24
 
 

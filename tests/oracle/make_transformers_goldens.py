@@ -80,8 +80,7 @@ def model() -> Qwen3_5MoeForCausalLM:
     return m
 
 
-def logits(ids: list[int]):
-    m = model()
+def logits(m, ids: list[int]):
     cache = DynamicCache(config=m.config)
     update = cache.update
 
@@ -93,34 +92,33 @@ def logits(ids: list[int]):
         return m(torch.tensor([ids]), cache=cache, use_cache=True).logits[0].numpy()
 
 
-def main() -> None:
-    torch.manual_seed(0)
-    ids = mlx_oracle.text_tokens(CHECKPOINT)
-    values = logits(ids)
-    kept = list(range(0, len(ids), EVERY)) + [len(ids) - 1]
+def golden(m, text: mlx_oracle.Text) -> dict:
+    values = logits(m, text.ids)
+    kept = list(range(0, len(text.ids), EVERY)) + [len(text.ids) - 1]
     rows = []
     for t in kept:
         best = np.argsort(-values[t], kind="stable")[:TOP]
         rows.append({"position": t, "ids": best.tolist(), "logits": [round(float(v), 6) for v in values[t, best]]})
-    goldens = {
-        "manifest": {
-            "command": "python tests/oracle/make_transformers_goldens.py",
-            "tools": {"python": platform.python_version(), "torch": torch.__version__,
-                      "transformers": transformers.__version__},
-            "checkpoint": "models/lily-tiny",
-            "checkpoint_sha256": checkpoint_hash(),
-            "activations": "float32, KV cache bfloat16",
-        },
-        "rms": float(values.std()),
-        "perplexity": mlx_oracle.perplexity(values, ids),
-        "tokens": ids,
-        "top": values.argmax(-1).tolist(),
-        "rows": rows,
+    return {"tokens": text.ids, "first_scored": text.first, "rms": float(values.std()),
+            "perplexity": mlx_oracle.perplexity(*mlx_oracle.scored(text, values)),
+            "top": values.argmax(-1).tolist(), "rows": rows}
+
+
+def main() -> None:
+    m = model()
+    texts = [golden(m, text) for text in mlx_oracle.exam_texts(CHECKPOINT)]
+    manifest = {
+        "command": "python tests/oracle/make_transformers_goldens.py",
+        "tools": {"python": platform.python_version(), "torch": torch.__version__,
+                  "transformers": transformers.__version__},
+        "checkpoint": "models/lily-tiny",
+        "checkpoint_sha256": checkpoint_hash(),
+        "activations": "float32, KV cache bfloat16",
     }
-    rows = ",\n  ".join(json.dumps(row) for row in goldens.pop("rows"))
-    head = ",\n ".join(f'"{key}": {json.dumps(value)}' for key, value in goldens.items())
-    GOLDENS.write_text(f'{{{head},\n "rows": [\n  {rows}]}}\n')
-    print(f"{GOLDENS.relative_to(mlx_oracle.ROOT)}: {len(ids)} tokens, perplexity {goldens['perplexity']:.4f}")
+    lines = ",\n ".join(json.dumps(text) for text in texts)
+    GOLDENS.write_text(f'{{"manifest": {json.dumps(manifest)},\n "texts": [\n {lines}]}}\n')
+    for text in texts:
+        print(f"{len(text['tokens'])} tokens, perplexity of the answer {text['perplexity']:.4f}")
 
 
 if __name__ == "__main__":

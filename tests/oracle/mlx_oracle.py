@@ -8,6 +8,7 @@ a user of mlx-lm will see. Run as a program it prints the table of docs/numerics
 """
 import argparse
 import dataclasses
+import json
 import os
 import pathlib
 import subprocess
@@ -17,26 +18,15 @@ import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
-TEXT = """<|im_start|>system
-You are a careful clerk. Answer in one sentence.<|im_end|>
-<|im_start|>user
-The lighthouse at Port Arden was built in 1871 by a mason called Ines Carrow, and its lamp was lit with whale oil until
-the winter of 1902. Repeat the year, then add 34 and 57, then give me {"city": "Port Arden", "lamps": 1} as JSON.<|im_end|>
-<|im_start|>assistant
-<think>
+EXAM = ROOT / "tests/exam/exam.jsonl"
+EXAM_LINES = [("copy", 0), ("copy", 1), ("sums", 0), ("tool_answer", 0)]  # their expected answers are texts
 
-</think>
 
-The lighthouse was built in 1871, 34 + 57 = 91, and the object is {"city": "Port Arden", "lamps": 1}.<|im_end|>
-<|im_start|>user
-Copy this line: the small grey boat came home before the rain, and nobody on the pier asked where it had been all day.<|im_end|>
-<|im_start|>assistant
-<think>
-
-</think>
-
-the small grey boat came home before the rain, and nobody on the pier asked where it had been all day.<|im_end|>
-"""
+@dataclasses.dataclass
+class Text:
+    """Token ids; those from `first` on are scored (the answer, where there is a prompt before it)."""
+    ids: list[int]
+    first: int = 1
 
 
 def driver() -> pathlib.Path:
@@ -44,14 +34,29 @@ def driver() -> pathlib.Path:
     return lily.parent / "tests/logits_driver"
 
 
-def text_tokens(checkpoint: pathlib.Path) -> list[int]:
-    from tokenizers import Tokenizer
+def exam_texts(checkpoint: pathlib.Path) -> list[Text]:
+    """Prompts of the exam followed by the expected answers."""
+    from transformers import AutoTokenizer
 
-    return Tokenizer.from_file(str(checkpoint / "tokenizer.json")).encode(TEXT, add_special_tokens=False).ids
+    tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+    lines = [json.loads(line) for line in EXAM.read_text().splitlines()]
+    texts = []
+    for part, index in EXAM_LINES:
+        line = [entry for entry in lines if entry["part"] == part][index]
+        request = line["request"]
+        for message in request["messages"]:
+            for call in message.get("tool_calls", []):
+                call["function"]["arguments"] = json.loads(call["function"]["arguments"])
+        prompt = tokenizer.apply_chat_template(request["messages"], tools=request.get("tools"), tokenize=False,
+                                               add_generation_prompt=True, enable_thinking=False)
+        ids = tokenizer.encode(prompt, add_special_tokens=False)
+        answer = tokenizer.encode(line["expect"] + "<|im_end|>", add_special_tokens=False)
+        texts.append(Text(ids + answer, len(ids)))
+    return texts
 
 
-def random_tokens(count: int, vocab: int, seed: int) -> list[int]:
-    return np.random.default_rng(seed).integers(0, vocab, count).tolist()
+def random_text(count: int, vocab: int, seed: int) -> Text:
+    return Text(np.random.default_rng(seed).integers(0, vocab, count).tolist())
 
 
 def our_logits(checkpoint, backend: str, ids: list[int], n_greedy: int = 0):
@@ -65,30 +70,43 @@ def our_logits(checkpoint, backend: str, ids: list[int], n_greedy: int = 0):
         return np.fromfile(out, np.float32).reshape(len(ids), -1), [int(line) for line in run.stdout.split()]
 
 
-def mlx_logits(checkpoint, ids: list[int], float32: bool, n_greedy: int = 0):
-    """The same from mlx-lm on the CPU."""
-    import mlx.core as mx
-    from mlx_lm.models.cache import KVCache
-    from mlx_lm.utils import load_model
+class Mlx:
+    """mlx-lm's model of a checkpoint, on the CPU."""
 
-    class Bfloat16Cache(KVCache):
-        def update_and_fetch(self, keys, values):
-            rounded = [x.astype(mx.bfloat16).astype(x.dtype) for x in (keys, values)]
-            return super().update_and_fetch(*rounded)
+    def __init__(self, checkpoint, float32: bool):
+        import mlx.core as mx
+        from mlx_lm.utils import load_model
 
-    mx.set_default_device(mx.cpu)
-    model, _ = load_model(pathlib.Path(checkpoint))
-    cache = model.make_cache()
-    if float32:
-        model.set_dtype(mx.float32)
-        cache = [Bfloat16Cache() if isinstance(c, KVCache) else c for c in cache]
-    logits = np.array(model(mx.array(ids)[None], cache=cache).astype(mx.float32))[0]
-    greedy = []
-    last = logits[-1]
-    for _ in range(n_greedy):
-        greedy.append(int(last.argmax()))
-        last = np.array(model(mx.array([[greedy[-1]]]), cache=cache).astype(mx.float32))[0, -1]
-    return logits, greedy
+        mx.set_default_device(mx.cpu)
+        self.model, _ = load_model(pathlib.Path(checkpoint))
+        self.float32 = float32
+        if float32:
+            self.model.set_dtype(mx.float32)
+
+    def cache(self):
+        import mlx.core as mx
+        from mlx_lm.models.cache import KVCache
+
+        class Bfloat16Cache(KVCache):
+            def update_and_fetch(self, keys, values):
+                rounded = [x.astype(mx.bfloat16).astype(x.dtype) for x in (keys, values)]
+                return super().update_and_fetch(*rounded)
+
+        cache = self.model.make_cache()
+        return [Bfloat16Cache() if self.float32 and isinstance(c, KVCache) else c for c in cache]
+
+    def run(self, ids: list[int], cache=None):
+        """float32 [T, V]"""
+        import mlx.core as mx
+
+        return np.array(self.model(mx.array(ids)[None], cache=cache or self.cache()).astype(mx.float32))[0]
+
+    def greedy(self, ids: list[int], count: int) -> list[int]:
+        cache = self.cache()
+        tokens = [int(self.run(ids, cache)[-1].argmax())]
+        while len(tokens) < count:
+            tokens.append(int(self.run(tokens[-1:], cache)[-1].argmax()))
+        return tokens
 
 
 def log_softmax(logits):
@@ -96,9 +114,19 @@ def log_softmax(logits):
     return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
 
 
-def perplexity(logits, ids: list[int]) -> float:
-    log_p = log_softmax(logits)[:-1]
-    return float(np.exp(-log_p[np.arange(len(ids) - 1), ids[1:]].mean()))
+def scored(text: Text, logits):
+    """The rows that predict the scored tokens, and those tokens."""
+    return logits[text.first - 1 : -1], text.ids[text.first :]
+
+
+def gather(texts: list[Text], run):
+    """Scored rows of all texts under `run(ids)`, and their tokens."""
+    parts = [scored(text, run(text.ids)) for text in texts]
+    return np.concatenate([rows for rows, _ in parts]), np.concatenate([targets for _, targets in parts])
+
+
+def perplexity(rows, targets) -> float:
+    return float(np.exp(-log_softmax(rows)[np.arange(len(targets)), targets].mean()))
 
 
 @dataclasses.dataclass
@@ -113,20 +141,20 @@ class Comparison:
     perplexity: tuple[float, float]  # ours, theirs
 
 
-def compare(ours, theirs, ids: list[int]) -> Comparison:
+def compare(ours, theirs, targets) -> Comparison:
     best, their_best = ours.argmax(-1), theirs.argmax(-1)
     apart = np.flatnonzero(best != their_best)
     diff = np.abs(ours.astype(np.float64) - theirs)
     log_p, log_q = log_softmax(theirs), log_softmax(ours)
     return Comparison(
-        positions=len(ids),
-        agreement=1 - len(apart) / len(ids),
+        positions=len(targets),
+        agreement=1 - len(apart) / len(targets),
         margins=[float(ours[t, best[t]] - ours[t, their_best[t]]) for t in apart],
         max_diff=float(diff.max()),
         mean_diff=float(diff.mean()),
         rms=float(ours.std()),
         kl=float((np.exp(log_p) * (log_p - log_q)).sum(-1).mean()),
-        perplexity=(perplexity(ours, ids), perplexity(theirs, ids)),
+        perplexity=(perplexity(ours, targets), perplexity(theirs, targets)),
     )
 
 
@@ -134,19 +162,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("checkpoint", type=pathlib.Path)
     parser.add_argument("--backend", default="reference")
-    parser.add_argument("--tokens", type=int, default=0, help="random ids instead of the fixed text")
+    parser.add_argument("--tokens", type=int, default=0, help="random ids instead of exam questions with their answers")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
-    import json
-
     config = json.loads((args.checkpoint / "config.json").read_text())
     vocab = config.get("text_config", config)["vocab_size"]
-    ids = random_tokens(args.tokens, vocab, args.seed) if args.tokens else text_tokens(args.checkpoint)
-    ours, _ = our_logits(args.checkpoint, args.backend, ids)
+    texts = [random_text(args.tokens, vocab, args.seed)] if args.tokens else exam_texts(args.checkpoint)
+    ours, targets = gather(texts, lambda ids: our_logits(args.checkpoint, args.backend, ids)[0])
     print("| mlx-lm activations | positions | same top token | largest margin | max diff | mean diff | KL | perplexity ours / theirs |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|")
     for float32 in (True, False):
-        c = compare(ours, mlx_logits(args.checkpoint, ids, float32)[0], ids)
+        c = compare(ours, gather(texts, Mlx(args.checkpoint, float32).run)[0], targets)
         print(f"| {'float32' if float32 else 'bfloat16'} | {c.positions} | {100 * c.agreement:.2f} % "
               f"| {max(c.margins, default=0):.2e} | {c.max_diff:.2e} | {c.mean_diff:.2e} | {c.kl:.2e} "
               f"| {c.perplexity[0]:.4f} / {c.perplexity[1]:.4f} |")

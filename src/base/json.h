@@ -2,7 +2,6 @@
 #pragma once
 
 #include <boost/json/value.hpp>
-
 #include <cstddef>
 #include <string>
 #include <string_view>

@@ -60,7 +60,8 @@ def open_word(r: Random) -> str:
 
 def open_text(r: Random, n_words: int) -> str:
     """Words, numbers and punctuation in no order."""
-    return " ".join(str(r.randrange(10000)) if r.random() < 0.06 else open_word(r) + r.choice(["", "", "", "", ",", "."])
+    marks = ["", "", "", "", ",", "."]
+    return " ".join(str(r.randrange(10000)) if r.random() < 0.06 else open_word(r) + r.choice(marks)
                     for _ in range(n_words))
 
 
@@ -494,8 +495,8 @@ def story(r: Random, hard: float) -> Sample:
 
 
 def name_memory(r: Random, hard: float) -> Sample:
-    key, value = r.choice([("name", one_of(r, W.NAMES)), ("city", one_of(r, W.CITIES)), ("colour", one_of(r, W.COLOURS)),
-                           ("animal", one_of(r, W.ANIMALS))])
+    key, value = r.choice([("name", one_of(r, W.NAMES)), ("city", one_of(r, W.CITIES)),
+                           ("colour", one_of(r, W.COLOURS)), ("animal", one_of(r, W.ANIMALS))])
     if key == "name":
         tell = r.choice([f"My name is {value}.", f"I am {value}.", f"Hello, I am {value}.", f"Hi, my name is {value}."])
         reply = f"Hello {value}! How can I help you?"

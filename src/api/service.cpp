@@ -247,8 +247,8 @@ Parsed<void> Service::submit_chat(const std::shared_ptr<Call>& call, const std::
   const auto id = served.engine->submit(std::move(request), run);
   if (!id) {
     ApiError error = to_api_error(id.error());
-    if (id.error().code == ErrorCode::Unavailable && !draining_.load(std::memory_order_relaxed))
-      error = {429, "queue_full", "", id.error().message};
+    const bool may_retry = !draining_.load(std::memory_order_relaxed) && served.engine->stats().healthy;
+    if (id.error().code == ErrorCode::Unavailable && may_retry) error = {429, "queue_full", "", id.error().message};
     return tl::unexpected(std::move(error));
   }
   run->submitted(*id);

@@ -38,11 +38,14 @@ struct ServeOptions {
   int port = 8080;           // 0: any free port, printed
   std::string name;          // id in /v1/models; empty: the checkpoint's own
   std::string api_key;       // clients must send it; empty: none asked
+  std::vector<std::string> cors_origins;  // web pages that may use the server, besides those of this machine
   int max_active = 8;        // answers decoded together
   int max_queued = 64;       // requests waiting; one more gets 429
   std::size_t kv_bytes = 0;  // budget of running sequences; 0: no limit
   std::size_t max_body_bytes = std::size_t{16} << 20;
   int max_connections = 1024;
+  double head_seconds = 10;        // for a request's head to arrive, in all
+  double body_seconds = 60;        // for its body
   double drain_seconds = 10;       // after SIGTERM, for answers that run
   bool strict = false;             // refuse every unknown request field
   std::string log_level = "info";  // "debug", "info", "warn", "error"

@@ -91,7 +91,14 @@ Command add_serve(CLI::App& app, ServeOptions& options) {
       ->check(CLI::Range(0, 65535))
       ->option_text("N");
   c->add_option("--name", options.name, "model id that clients see")->option_text("ID");
-  c->add_option("--api-key", options.api_key, "ask clients for this key")->envname("LILY_API_KEY")->option_text("KEY");
+  const auto not_empty = [](const std::string& key) { return std::string(key.empty() ? "must not be empty" : ""); };
+  c->add_option("--api-key", options.api_key, "ask clients for this key")
+      ->envname("LILY_API_KEY")
+      ->check(CLI::Validator(not_empty, "", "not empty"))
+      ->option_text("KEY");
+  c->add_option("--cors-origin", options.cors_origins,
+                "let web pages of this origin use the server (pages of this machine may)")
+      ->option_text("ORIGIN");
   c->add_option("--max-active", options.max_active, "answers decoded together (default: 8)")
       ->check(CLI::Range(1, 1024))
       ->option_text("N");
@@ -103,6 +110,12 @@ Command add_serve(CLI::App& app, ServeOptions& options) {
   c->add_option("--max-connections", options.max_connections, "open connections (default: 1024)")
       ->check(CLI::Range(1, 1 << 20))
       ->option_text("N");
+  c->add_option("--head-timeout", options.head_seconds, "seconds for a request's head to arrive (default: 10)")
+      ->check(CLI::Range(0.01, 86400.0))
+      ->option_text("S");
+  c->add_option("--body-timeout", options.body_seconds, "seconds for a request's body to arrive (default: 60)")
+      ->check(CLI::Range(0.01, 86400.0))
+      ->option_text("S");
   c->add_option("--drain", options.drain_seconds, "seconds for running answers at shutdown (default: 10)")
       ->check(CLI::Range(0.0, 86400.0))
       ->option_text("S");

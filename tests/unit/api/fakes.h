@@ -105,6 +105,10 @@ class FakeEngine final : public Engine {
     const std::lock_guard lock(mutex_);
     return n_cancelled_;
   }
+  bool wait_cancelled(int n) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::seconds(20), [&] { return n_cancelled_ >= n; });
+  }
   bool wait_held() {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, std::chrono::seconds(20), [this] { return !held_.empty(); });

@@ -61,6 +61,12 @@ class StopSignals {
   sigset_t set_;
 };
 
+log::Level log_level(const std::string& name) {
+  if (name == "debug") return log::Level::Debug;
+  if (name == "warn") return log::Level::Warn;
+  return name == "error" ? log::Level::Error : log::Level::Info;
+}
+
 api::LoadOptions load_options(const ServeOptions& options) {
   api::LoadOptions load;
   load.directory = options.model.model;
@@ -197,7 +203,7 @@ void drain(const ServeOptions& options, StopSignals& signals, net::HttpServer& s
 }  // namespace
 
 int run_serve(const ServeOptions& options) {
-  log::start(options.log_level);
+  log::set_level(log_level(options.log_level));
   if (!options.api_key.empty()) {
     if (const std::string problem = net::key_problem(options.api_key); !problem.empty()) {
       fmt::print(stderr, "lily: --api-key: {}\n", problem);

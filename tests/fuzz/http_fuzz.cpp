@@ -23,7 +23,7 @@ using namespace lily;
 int server_port() {
   static api::Service service({});
   static const std::unique_ptr<net::HttpServer> server = [] {
-    log::start("error");
+    log::set_level(log::Level::Error);
     net::Limits limits;
     limits.head_bytes = 2048;
     limits.body_bytes = 4096;

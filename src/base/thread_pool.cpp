@@ -51,10 +51,14 @@ struct ThreadPool::Impl {
   int spins = kSpins;
   std::vector<std::thread> workers;
 
-  void barrier() {
-    if (size == 1) return;
+  void barrier(const std::function<void()>* once) {
+    if (size == 1) {
+      if (once != nullptr) (*once)();
+      return;
+    }
     const std::uint32_t now = phase.load(std::memory_order_acquire);
     if (arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == size) {
+      if (once != nullptr) (*once)();
       arrived.store(0, std::memory_order_relaxed);
       phase.store(now + 1, std::memory_order_release);
       phase.notify_all();
@@ -69,7 +73,7 @@ struct ThreadPool::Impl {
       seen = epoch.load(std::memory_order_acquire);
       if (stop) return;
       (*body)(thread);
-      barrier();
+      barrier(nullptr);
     }
   }
 };
@@ -99,11 +103,15 @@ void ThreadPool::run(const std::function<void(int)>& body) {
   impl_->epoch.fetch_add(1, std::memory_order_release);
   impl_->epoch.notify_all();
   body(0);
-  impl_->barrier();
+  impl_->barrier(nullptr);
 }
 
 void ThreadPool::barrier() {
-  impl_->barrier();
+  impl_->barrier(nullptr);
+}
+
+void ThreadPool::barrier(const std::function<void()>& once) {
+  impl_->barrier(&once);
 }
 
 }  // namespace lily

@@ -21,6 +21,8 @@ class ThreadPool {
   void run(const std::function<void(int)>& body);
   // Inside run(): waits until all threads of the team have arrived.
   void barrier();
+  // The same; the last to arrive calls `once` before anybody goes on. Two barriers and a lonely thread in one.
+  void barrier(const std::function<void()>& once);
 
  private:
   struct Impl;

@@ -40,39 +40,48 @@ inline void unpack(const std::byte* block, std::byte* tile) {
   }
 }
 
+// Unpacking, tiles and the float part of three successive groups run at a time: a tile load waits for its stores to
+// reach the cache, a tile store for the product, and none of that should be waited for.
 template <int kPlanes>
 void gemm4_tiles(const std::byte* stripe, int n_groups, const Panel& x, float* y, std::ptrdiff_t stride) {
-  alignas(64) std::byte weights[kTileRows * 64];
-  alignas(64) std::int32_t dots[kPlanes][kTileRows * kLanes];
+  alignas(64) std::byte weights[2][kTileRows * 64];
+  alignas(64) std::int32_t dots[2][kPlanes][kTileRows * kLanes];
   alignas(64) float acc[kTileRows * kLanes] = {};
-  configure(x.rows);
-  const std::int8_t* codes = x.codes;
-  for (int g = 0; g < n_groups; ++g) {
-    const std::byte* block = stripe + static_cast<std::size_t>(g) * kBlock4Bytes;
-    unpack(block, weights);
-    _tile_loadd(4, weights, 64);
+  const auto multiply = [&](int g) {
+    const std::int8_t* codes = x.codes + g * x.rows * kPlanes * kGroupSize;
+    _tile_loadd(4, weights[g % 2], 64);
     _tile_zero(0);
     _tile_loadd(2, codes, kPlanes * kGroupSize);
     _tile_dpbsud(0, 2, 4);
-    _tile_stored(0, dots[0], 64);
+    _tile_stored(0, dots[g % 2][0], 64);
     if constexpr (kPlanes == 2) {
       _tile_zero(1);
       _tile_loadd(3, codes + kGroupSize, kPlanes * kGroupSize);
       _tile_dpbsud(1, 3, 4);
-      _tile_stored(1, dots[kPlanes - 1], 64);
+      _tile_stored(1, dots[g % 2][kPlanes - 1], 64);
     }
-    const F scale = load_bf16(block + kBlock4Codes), bias = load_bf16(block + kBlock4Codes + 2 * kLanes);
+  };
+  const auto add_up = [&](int g) {
+    const std::byte* parameters = stripe + static_cast<std::size_t>(g) * kBlock4Bytes + kBlock4Codes;
+    const F scale = load_bf16(parameters), bias = load_bf16(parameters + 2 * kLanes);
     for (int r = 0; r < x.rows; ++r) {
-      I dot{_mm512_load_si512(dots[0] + r * kLanes)};
-      if constexpr (kPlanes == 2) dot = add_i(shift_left8(dot), I{_mm512_load_si512(dots[1] + r * kLanes)});
+      I dot{_mm512_load_si512(dots[g % 2][0] + r * kLanes)};
+      if constexpr (kPlanes == 2) dot = add_i(shift_left8(dot), I{_mm512_load_si512(dots[g % 2][1] + r * kLanes)});
       const int entry = g * x.rows + r;
       F a = load(acc + r * kLanes);
       a = fma(mul(scale, set(x.scales[entry])), to_float(dot), a);
       a = fma(bias, set(x.sums[entry]), a);
       store(acc + r * kLanes, a);
     }
-    codes += x.rows * kPlanes * kGroupSize;
+  };
+  configure(x.rows);
+  unpack(stripe, weights[0]);
+  for (int g = 0; g < n_groups; ++g) {
+    if (g + 1 < n_groups) unpack(stripe + static_cast<std::size_t>(g + 1) * kBlock4Bytes, weights[(g + 1) % 2]);
+    multiply(g);
+    if (g > 0) add_up(g - 1);
   }
+  add_up(n_groups - 1);
   _tile_release();
   for (int r = 0; r < x.rows; ++r) store(y + r * stride, load(acc + r * kLanes));
 }

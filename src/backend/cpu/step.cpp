@@ -44,6 +44,7 @@ void Step<S>::plan(std::span<StepItem> items) {
   items_.clear();
   item_of_row_.clear();
   head_rows_.clear();
+  head_row_index_.clear();
   for (std::size_t i = 0; i < items.size(); ++i) {
     const StepItem& item = items[i];
     auto* sequence = static_cast<CpuSequence*>(item.sequence);
@@ -62,6 +63,7 @@ void Step<S>::plan(std::span<StepItem> items) {
       float* logits =
           item.want == Want::Greedy ? nullptr : item.logits.data() + (all ? std::ptrdiff_t{row} * S.vocab : 0);
       head_rows_.push_back({first + row, static_cast<int>(i), logits});
+      head_row_index_.push_back(first + row);
     }
   }
   n_rows_ = static_cast<int>(tokens_.size());
@@ -103,13 +105,11 @@ template <const Shape& S>
 void Step<S>::run_thread(int thread) {
   embed(thread);
   barrier();
-  Workspace& work = m_.work;
   for (int layer = 0; layer < S.n_layers; ++layer) {
     const LayerPack& w = m_.model.layers[static_cast<std::size_t>(layer)];
-    norm_rows(thread, w.input_norm, false);
-    barrier();
     const bool is_attention = S.is_attention(layer);
-    dense(input_rows(), is_attention ? w.attention.in : w.gdn.in, thread, work.projected, work.projected_width);
+    const Normed x = norm(thread, w.input_norm, all_rows());
+    dense(x.rows, is_attention ? w.attention.in : w.gdn.in, thread, m_.work.projected, m_.work.projected_width);
     barrier();
     if (is_attention)
       attention(layer, thread);
@@ -121,22 +121,10 @@ void Step<S>::run_thread(int thread) {
     else
       dense_add(mixed_rows(S.gdn_value_dim()), w.gdn.out, thread);
     barrier();
-    norm_rows(thread, w.post_norm, true);
-    barrier();
-    moe(layer, thread);
+    moe(layer, thread, norm(thread, w.post_norm, all_rows()));
     barrier();
   }
-  if (head_rows_.empty()) return;
-  const int n_head = static_cast<int>(head_rows_.size());
-  const QuantRows to = work.input.rows(n_head, kHiddenGroups, m_.kernels.panel_rows);
-  for (int i = share(n_head, thread); i < share(n_head, thread + 1); ++i) {
-    float* normed = work.normed + static_cast<std::ptrdiff_t>(i) * S.hidden;
-    m_.kernels.rms_norm(work.x + static_cast<std::ptrdiff_t>(head_rows_[static_cast<std::size_t>(i)].row) * S.hidden,
-                        m_.model.norm, S.hidden, normed);
-    quantize(normed, to, i, 0, kHiddenGroups);
-  }
-  barrier();
-  head(thread);
+  if (!head_rows_.empty()) head(thread, norm(thread, m_.model.norm, head_row_index_).rows);
 }
 
 // Residual stream and rotation angles of this thread's rows.
@@ -154,16 +142,25 @@ void Step<S>::embed(int thread) {
   }
 }
 
-// work.input = quantised rms_norm(x); with keep_float also work.normed and its group sums.
+// rms_norm of some rows of the residual stream. Few rows are normalised by every thread for itself, which takes less
+// time than to wait for one another; more are shared out.
 template <const Shape& S>
-void Step<S>::norm_rows(int thread, const float* weight, bool keep_float) {
-  const QuantRows to = input_rows();
-  for (int row = share(n_rows_, thread); row < share(n_rows_, thread + 1); ++row) {
-    float* normed = m_.work.normed + static_cast<std::ptrdiff_t>(row) * S.hidden;
-    m_.kernels.rms_norm(m_.work.x + static_cast<std::ptrdiff_t>(row) * S.hidden, weight, S.hidden, normed);
-    quantize(normed, to, row, 0, kHiddenGroups);
-    if (keep_float) m_.kernels.group_sums(normed, kHiddenGroups, m_.work.normed_sums + row * kHiddenGroups);
+Normed Step<S>::norm(int thread, const float* weight, std::span<const int> rows) {
+  const int n = static_cast<int>(rows.size());
+  const bool alone = n <= kFewRows;
+  Scratch& own = scratch(thread);
+  const QuantBuffer& buffer = alone ? own.input : m_.work.input;
+  const Normed to{buffer.rows(n, kHiddenGroups, m_.kernels.panel_rows), alone ? own.normed : m_.work.normed,
+                  alone ? own.normed_sums : m_.work.normed_sums};
+  for (int i = alone ? 0 : share(n, thread); i < (alone ? n : share(n, thread + 1)); ++i) {
+    float* normed = to.values + static_cast<std::ptrdiff_t>(i) * S.hidden;
+    m_.kernels.rms_norm(m_.work.x + static_cast<std::ptrdiff_t>(rows[static_cast<std::size_t>(i)]) * S.hidden, weight,
+                        S.hidden, normed);
+    quantize(normed, to.rows, i, 0, kHiddenGroups);
+    m_.kernels.group_sums(normed, kHiddenGroups, to.sums + i * kHiddenGroups);
   }
+  if (!alone) barrier();
+  return to;
 }
 
 template <const Shape& S>

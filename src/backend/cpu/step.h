@@ -83,6 +83,13 @@ struct HeadRow {
   float* logits;  // [V], or null for Want::Greedy
 };
 
+// Rows after a norm: quantised, and as float32 with their group sums for the router.
+struct Normed {
+  QuantRows rows;
+  float* values;  // [n, D]
+  float* sums;    // [n, D / 64]
+};
+
 struct Best {
   float value;
   TokenId id;
@@ -122,7 +129,7 @@ class Step {
   Result<void> plan_partials();
   void run_thread(int thread);
   void embed(int thread);
-  void norm_rows(int thread, const float* weight, bool keep_float);
+  Normed norm(int thread, const float* weight, std::span<const int> rows);
   void dense(const QuantRows& x, const PackedMatrix& w, int thread, float* y, std::ptrdiff_t stride);
   void dense_add(const QuantRows& x, const PackedMatrix& w, int thread);
   // step_mixer.h
@@ -138,21 +145,21 @@ class Step {
   void attention_merge_task(const QueryTask& task, int kv_head, Scratch& scratch);
   float* partial(const QueryTask& task, int kv_head, int span);
   // step_moe.h
-  void moe(int layer, int thread);
-  void route(int thread, const MoePack& w);
+  void moe(int layer, int thread, const Normed& x);
+  void route(int thread, const MoePack& w, const Normed& x);
   void choose_experts(int row);
   void list_experts();
-  void gate_up(const ExpertTask& task, const MoePack& w, Scratch& scratch);
+  void gate_up(const ExpertTask& task, const MoePack& w, const QuantRows& input, Scratch& scratch);
   void down(const MoePack& w, int thread);
   QuantRows expert_hidden(int expert) const;
   // step_head.h
-  void head(int thread);
+  void head(int thread, const QuantRows& x);
   void take_logits(const HeadRow& row, int stripe, const float* tile, Best& best);
   void finish_head(std::span<StepItem> items);
 
   Scratch& scratch(int thread) { return m_.work.threads[static_cast<std::size_t>(thread)]; }
   void barrier() { m_.pool.barrier(); }
-  QuantRows input_rows() const { return m_.work.input.rows(n_rows_, kHiddenGroups, m_.kernels.panel_rows); }
+  std::span<const int> all_rows() const { return std::span(identity_).first(static_cast<std::size_t>(n_rows_)); }
   QuantRows mixed_rows(int width) const {
     return m_.work.mixed.rows(n_rows_, width / kGroupSize, m_.kernels.panel_rows);
   }
@@ -170,8 +177,9 @@ class Step {
   bool split_spans_ = false;
   AlignedMemory partials_;
   std::vector<HeadRow> head_rows_;
-  std::vector<Best> best_;     // [threads][head rows]
-  std::vector<int> identity_;  // 0, 1, 2, ...
+  std::vector<int> head_row_index_;  // the rows of head_rows_
+  std::vector<Best> best_;           // [threads][head rows]
+  std::vector<int> identity_;        // 0, 1, 2, ...
   std::vector<float> ones_;
   std::vector<int> chosen_;           // [T, A]
   std::vector<float> chosen_weight_;  // [T, A + 1], the shared expert's last

@@ -8,11 +8,10 @@
 
 namespace lily::cpu {
 
-// The head rows were normalised and quantised into the first rows of work.input.
+// x: the head rows, normalised.
 template <const Shape& S>
-void Step<S>::head(int thread) {
+void Step<S>::head(int thread, const QuantRows& x) {
   const int n = static_cast<int>(head_rows_.size());
-  const QuantRows x = m_.work.input.rows(n, kHiddenGroups, m_.kernels.panel_rows);
   Best* best = best_.data() + static_cast<std::size_t>(thread) * head_rows_.size();
   std::fill_n(best, n, Best{-std::numeric_limits<float>::infinity(), -1, false});
   constexpr int kAllStripes = S.vocab / kLanes;

@@ -14,31 +14,36 @@
 namespace lily::cpu {
 
 template <const Shape& S>
-void Step<S>::moe(int layer, int thread) {
+void Step<S>::moe(int layer, int thread, const Normed& x) {
   const MoePack& w = m_.model.layers[static_cast<std::size_t>(layer)].moe;
-  route(thread, w);
-  barrier();
-  if (thread == 0) {
-    for (int row = 0; row < n_rows_; ++row) choose_experts(row);
-    list_experts();
+  route(thread, w, x);
+  // The choice is made by all threads, or for a few rows by the last of them to arrive.
+  constexpr int kAtOnce = 16;
+  if (n_rows_ > kAtOnce) {
+    barrier();
+    for (int row = share(n_rows_, thread); row < share(n_rows_, thread + 1); ++row) choose_experts(row);
   }
-  barrier();
+  m_.pool.barrier([this] {
+    if (n_rows_ <= kAtOnce)
+      for (int row = 0; row < n_rows_; ++row) choose_experts(row);
+    list_experts();
+  });
   const int n_tasks = static_cast<int>(expert_tasks_.size());
   for (int i; (i = counters_.take(layer * kPhasesPerLayer + 2)) < n_tasks;)
-    gate_up(expert_tasks_[static_cast<std::size_t>(i)], w, scratch(thread));
+    gate_up(expert_tasks_[static_cast<std::size_t>(i)], w, x.rows, scratch(thread));
   barrier();
   down(w, thread);
 }
 
 // Router logits and the shared expert's gate, from float32 rows; units of a few rows by one stripe.
 template <const Shape& S>
-void Step<S>::route(int thread, const MoePack& w) {
+void Step<S>::route(int thread, const MoePack& w, const Normed& x) {
   constexpr int kRows = 16;
   const int n_units = (n_rows_ + kRows - 1) / kRows * kRouterStripes;
   for (int i = share(n_units, thread); i < share(n_units, thread + 1); ++i) {
     const int first = i / kRouterStripes * kRows, stripe = i % kRouterStripes;
-    m_.kernels.gemm8(w.router.stripe8(stripe), kHiddenGroups, m_.work.normed + first * S.hidden, S.hidden,
-                     m_.work.normed_sums + first * kHiddenGroups, std::min(kRows, n_rows_ - first),
+    m_.kernels.gemm8(w.router.stripe8(stripe), kHiddenGroups, x.values + static_cast<std::ptrdiff_t>(first) * S.hidden,
+                     S.hidden, x.sums + first * kHiddenGroups, std::min(kRows, n_rows_ - first),
                      m_.work.routed + static_cast<std::ptrdiff_t>(first) * kRoutedWidth + stripe * kLanes,
                      kRoutedWidth);
   }
@@ -118,11 +123,13 @@ QuantRows Step<S>::expert_hidden(int expert) const {
 
 // hidden = silu(gate x) * (up x) for the task's rows and units, quantised.
 template <const Shape& S>
-void Step<S>::gate_up(const ExpertTask& task, const MoePack& w, Scratch& s) {
-  const QuantRows all = input_rows();
-  const QuantRows x = s.gathered.rows(task.count, kHiddenGroups, m_.kernels.panel_rows);
-  const int* rows = list_row_.data() + list_begin_[static_cast<std::size_t>(task.expert)] + task.first;
-  for (int r = 0; r < task.count; ++r) copy_row(all, rows[r], x, r);
+void Step<S>::gate_up(const ExpertTask& task, const MoePack& w, const QuantRows& input, Scratch& s) {
+  QuantRows x = input;
+  if (task.count < n_rows_) {  // else the list is all rows in order
+    const int* rows = list_row_.data() + list_begin_[static_cast<std::size_t>(task.expert)] + task.first;
+    x = s.gathered.rows(task.count, kHiddenGroups, m_.kernels.panel_rows);
+    for (int r = 0; r < task.count; ++r) copy_row(input, rows[r], x, r);
+  }
   const QuantRows hidden = expert_hidden(task.expert);
   constexpr int kTileWidth = kUnitStripes * kLanes;  // gate and up, 16 columns of each in turn
   for (int unit = task.first_unit; unit < task.end_unit; ++unit) {
@@ -144,16 +151,17 @@ void Step<S>::gate_up(const ExpertTask& task, const MoePack& w, Scratch& s) {
 
 template <const Shape& S>
 void Step<S>::down(const MoePack& w, int thread) {
-  // A few stripes of all rows' outputs stay in the L2 cache while the experts pass.
-  constexpr int kStripes = 4;
   constexpr int kAllStripes = S.hidden / kLanes;
+  // A few stripes of all rows' outputs stay in the L2 cache while the experts pass; with few rows any number does, and
+  // long runs of weights stream better.
+  const int at_once = n_rows_ <= 16 ? kAllStripes : 4;
   float tile[kMaxPanelRows * kLanes];
   const int end = share(kAllStripes, thread + 1);
-  for (int first = share(kAllStripes, thread); first < end; first += kStripes)
+  for (int first = share(kAllStripes, thread); first < end; first += at_once)
     for (int e = 0; e <= S.n_experts; ++e) {
       const QuantRows hidden = expert_hidden(e);
       const std::size_t begin = static_cast<std::size_t>(list_begin_[static_cast<std::size_t>(e)]);
-      for (int stripe = first; stripe < std::min(first + kStripes, end); ++stripe)
+      for (int stripe = first; stripe < std::min(first + at_once, end); ++stripe)
         for (int p = 0; p < hidden.n_panels(); ++p) {
           const Panel rows = panel(hidden, p);
           const std::size_t at = begin + static_cast<std::size_t>(p * hidden.panel_rows);

@@ -23,13 +23,15 @@ class Cutter {
   std::size_t used_ = 0;
 };
 
-void cut_scratch(Scratch& s, Cutter& cut) {
+void cut_scratch(int hidden, Scratch& s, Cutter& cut) {
   cut.floats(s.tile, kMaxPanelRows * 128);
   cut.floats(s.q, kAttendRows * kAttnDim);
   cut.floats(s.k, kGdnTokens * kGdnDim);
   cut.floats(s.v, kGdnTokens * kGdnDim);
   cut.floats(s.out, kAttendRows * kAttnDim);
   cut.floats(s.span_out, kAttendRows * kAttnDim);
+  cut.floats(s.normed, kFewRows * hidden);
+  cut.floats(s.normed_sums, kFewRows * (hidden / kGroupSize));
   cut.floats(s.decay, kGdnTokens);
   cut.floats(s.beta, kGdnTokens);
 }
@@ -78,11 +80,12 @@ Result<Workspace> Workspace::allocate(const Shape& s, std::int64_t max_rows, int
   for (int t = 0; t < n_threads; ++t) {
     Scratch scratch{};
     LILY_TRY(scratch.gathered, QuantBuffer::allocate(kGatherRows, s.hidden / kGroupSize, planes, kWhat));
+    LILY_TRY(scratch.input, QuantBuffer::allocate(kFewRows, s.hidden / kGroupSize, planes, kWhat));
     Cutter size(nullptr);
-    cut_scratch(scratch, size);
+    cut_scratch(s.hidden, scratch, size);
     LILY_TRY(scratch.memory, AlignedMemory::allocate(size.bytes(), kWhat));
     Cutter pieces(scratch.memory.as<float>());
-    cut_scratch(scratch, pieces);
+    cut_scratch(s.hidden, scratch, pieces);
     w.threads.push_back(std::move(scratch));
   }
   return w;

@@ -12,6 +12,7 @@
 
 namespace lily::cpu {
 
+inline constexpr int kFewRows = 2;       // so few rows that every thread normalises them for itself
 inline constexpr int kGatherRows = 96;   // rows of one expert that are multiplied together; a multiple of any panel
 inline constexpr int kGdnTokens = 64;    // tokens of a delta head that share a thread's scratch
 inline constexpr int kQueryTokens = 8;   // tokens of an attention task
@@ -41,15 +42,18 @@ class QuantBuffer {
 // A thread's own.
 struct Scratch {
   QuantBuffer gathered;  // [kGatherRows, D]
+  QuantBuffer input;     // [kFewRows, D], as Workspace::input
   AlignedMemory memory;
-  float* tile;      // [kMaxPanelRows][128], output of a product
-  float* q;         // delta: [kGdnTokens][128]; attention: [kAttendRows][256]
-  float* k;         // delta: [kGdnTokens][128]
-  float* v;         // delta: [kGdnTokens][128]
-  float* out;       // delta: [kGdnTokens][128]; attention: [kAttendRows][256]
-  float* span_out;  // attention: [kAttendRows][256]
-  float* decay;     // [kGdnTokens]
-  float* beta;      // [kGdnTokens]
+  float* tile;         // [kMaxPanelRows][128], output of a product
+  float* q;            // delta: [kGdnTokens][128]; attention: [kAttendRows][256]
+  float* k;            // delta: [kGdnTokens][128]
+  float* v;            // delta: [kGdnTokens][128]
+  float* out;          // delta: [kGdnTokens][128]; attention: [kAttendRows][256]
+  float* span_out;     // attention: [kAttendRows][256]
+  float* normed;       // [kFewRows, D]
+  float* normed_sums;  // [kFewRows, D / 64]
+  float* decay;        // [kGdnTokens]
+  float* beta;         // [kGdnTokens]
 };
 
 struct Workspace {

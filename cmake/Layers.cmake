@@ -35,16 +35,18 @@ function(lily_layer folder)
   endif()
 endfunction()
 
-# lily_app(name ...): src/apps as the program.
+# lily_app(name ...): src/apps as the program, and all of it but main() as objects that tests can link.
 function(lily_app name)
   cmake_parse_arguments(ARG "" "" "DEPENDS;PRIVATE" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/apps/*.cpp)
-  if(NOT sources)
-    return()
-  endif()
+  list(REMOVE_ITEM sources ${CMAKE_SOURCE_DIR}/src/apps/${name}.cpp)
   list(TRANSFORM ARG_DEPENDS PREPEND lily_)
-  add_executable(${name} ${sources})
-  target_link_libraries(${name} PRIVATE lily_flags ${ARG_DEPENDS} ${ARG_PRIVATE})
+  add_library(lily_apps OBJECT ${sources})
+  target_link_libraries(lily_apps PUBLIC lily_flags ${ARG_DEPENDS} ${ARG_PRIVATE})
+  # Designated initialisers leave the rest at their defaults on purpose.
+  target_compile_options(lily_apps PRIVATE -Wno-missing-field-initializers)
+  add_executable(${name} ${CMAKE_SOURCE_DIR}/src/apps/${name}.cpp)
+  target_link_libraries(${name} PRIVATE lily_apps)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
 endfunction()
 

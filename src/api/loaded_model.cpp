@@ -22,6 +22,8 @@ Result<std::int64_t> resolve_max_seq(const LoadOptions& options, std::int64_t ma
   return wanted;
 }
 
+}  // namespace
+
 Result<std::unique_ptr<Backend>> make_backend(const LoadOptions& options, const Checkpoint& checkpoint,
                                               TokenId n_tokens) {
   BackendOptions backend;
@@ -33,8 +35,6 @@ Result<std::unique_ptr<Backend>> make_backend(const LoadOptions& options, const 
   if (options.device == "reference") return make_reference_backend(checkpoint, backend);
   return fail(ErrorCode::InvalidArgument, "unknown device '{}'; this build has: cpu, reference", options.device);
 }
-
-}  // namespace
 
 Result<LoadedModel> load_model(const LoadOptions& options) {
   const auto start = std::chrono::steady_clock::now();

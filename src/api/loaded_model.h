@@ -39,6 +39,10 @@ struct LoadedModel {
   const std::vector<TokenId>& stop_ids() const { return checkpoint->stop_ids(); }
 };
 
+// The backend alone, for those that measure it: device, threads, activations and progress of the options.
+Result<std::unique_ptr<Backend>> make_backend(const LoadOptions& options, const Checkpoint& checkpoint,
+                                              TokenId n_tokens);
+
 // Errors: those of Checkpoint::open, Tokenizer::load, ChatTemplate::load, the backend and the engine; InvalidArgument
 // for an unknown device and for max_seq beyond the checkpoint's max_position_embeddings.
 Result<LoadedModel> load_model(const LoadOptions& options);

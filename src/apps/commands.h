@@ -80,6 +80,7 @@ struct BenchOptions {
   int repeats = 5;
   int decode_tokens = 16;  // timed steps of one repeat
   std::string json;        // file to write; "-": standard output instead of the table
+  std::string command;     // the command line, for the record
 };
 
 struct EvalOptions {
@@ -91,6 +92,7 @@ struct EvalOptions {
   std::string reference;        // file of saved logits to compare with
   std::string save;             // file to save this run's logits to
   std::string json;             // as in BenchOptions
+  std::string command;          // as in BenchOptions
 };
 
 struct InspectOptions {

@@ -301,6 +301,13 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error) {
   return kExitUsage;
 }
 
+// The command line as it was typed, for the records of bench and eval.
+std::string joined(int argc, char** argv) {
+  std::string text;
+  for (int i = 0; i < argc; ++i) text += (i > 0 ? " " : "") + std::string(argv[i]);
+  return text;
+}
+
 int main_checked(int argc, char** argv) {
   CLI::App app{kMainHelp, "lily"};
   app.footer(kMainFooter);
@@ -326,6 +333,7 @@ int main_checked(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return usage_error(app, error);
   }
+  bench.command = eval.command = joined(argc, argv);
   const auto all = app.get_subcommands([](CLI::App*) { return true; });  // in the order in which they were added
   for (std::size_t i = 0; i < commands.size(); ++i) {
     if (all[i]->parsed()) return commands[i]();

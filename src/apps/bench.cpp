@@ -1,6 +1,7 @@
 // `lily bench`: runs a suite, prints a table for people or JSON for programs. The method stands in docs/bench.md.
 #include "apps/bench.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <cstdio>
 #include <optional>

@@ -1,5 +1,6 @@
 // `lily bench --suite cache`: what the prefix cache saves on an ordinary chat and on an agent's tool loop. Every answer
 // of the model goes back as history, as a client would send it; users, tools and their results are scripted.
+#include <fmt/format.h>
 #include <algorithm>
 #include <optional>
 

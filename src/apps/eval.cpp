@@ -1,5 +1,6 @@
 // `lily eval`: how faithful the logits are. Runs a text through one backend, teacher-forced, and compares every
 // position with a second backend or with saved logits.
+#include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

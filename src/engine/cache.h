@@ -2,6 +2,7 @@
 // with LRU as in Lily (cache_states.h) and the trie (cache_trie.h). Used from the engine's thread alone.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -33,6 +34,11 @@ struct CacheCounters {
   std::size_t disk_entries = 0;
   std::size_t disk_bytes = 0;
 };
+
+// Tokens that both begin with.
+inline std::int64_t shared_prefix(std::span<const TokenId> a, std::span<const TokenId> b) {
+  return std::ranges::mismatch(a, b).in1 - a.begin();
+}
 
 class PrefixCache {
  public:

@@ -6,13 +6,6 @@
 #include "base/check.h"
 
 namespace lily {
-namespace {
-
-std::int64_t shared_prefix(std::span<const TokenId> a, std::span<const TokenId> b) {
-  return std::ranges::mismatch(a, b).in1 - a.begin();
-}
-
-}  // namespace
 
 StatesCache::StatesCache(int n_states) : n_states_(static_cast<std::size_t>(n_states)) {
   LILY_CHECK(n_states > 0);

@@ -21,10 +21,6 @@ constexpr std::int64_t kLeastTokensToLoad = 256;
 constexpr std::int64_t kLeastTokensToWrite = 64;  // one that was used, or any at the end
 constexpr std::int64_t kLeastTokensToWriteUnused = 1024;
 
-std::int64_t shared_prefix(std::span<const TokenId> a, std::span<const TokenId> b) {
-  return std::ranges::mismatch(a, b).in1 - a.begin();
-}
-
 }  // namespace
 
 struct TrieCache::Entry {

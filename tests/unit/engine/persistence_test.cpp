@@ -218,8 +218,8 @@ TEST(SnapshotFile, RoundTrip) {
       for (std::byte& byte : payload) byte = static_cast<std::byte>(compressible ? random() % 2 : random());
       const Tokens tokens = make_prompt(1, 17);
       const PackedSnapshot packed = pack_snapshot(42, tokens, payload);
-      std::vector<std::byte> file = packed.head;
-      file.insert(file.end(), packed.payload.begin(), packed.payload.end());
+      std::vector<std::byte> file(packed.head.size() + packed.payload.size());
+      std::ranges::copy(packed.payload, std::ranges::copy(packed.head, file.begin()).out);
       const auto head = read_snapshot_head(file, 42);
       ASSERT_TRUE(head);
       EXPECT_EQ(head->tokens, tokens);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <optional>
 
@@ -32,6 +33,7 @@ int run_synth(const SynthOptions& options) {
     if (!progress) progress.emplace("writing weights", total);
     progress->set(done);
   };
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is an error of write(), like a full disk
   const auto start = std::chrono::steady_clock::now();
   const auto result = write_synthetic_checkpoint(options.directory, spec);
   progress.reset();

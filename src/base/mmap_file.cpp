@@ -82,13 +82,6 @@ MappedFile::~MappedFile() {
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
-void MappedFile::prefetch(std::span<const std::byte> part) const {
-  LILY_DCHECK(part.empty() || (part.data() >= data_ && part.data() + part.size() <= data_ + size_));
-  const auto [first, size] = inner_pages(part);
-  if (size > 0) ::madvise(first, size,
-                          MADV_WILLNEED);  // advice only, a failure changes nothing
-}
-
 void MappedFile::release(std::span<const std::byte> part) const {
   LILY_DCHECK(part.empty() || (part.data() >= data_ && part.data() + part.size() <= data_ + size_));
   const auto [first, size] = inner_pages(part);

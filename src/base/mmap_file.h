@@ -22,8 +22,6 @@ class MappedFile {
   // Valid until destruction. Another process that truncates the file meanwhile makes reads past its end fatal.
   std::span<const std::byte> bytes() const { return {data_, size_}; }
 
-  // Starts reading `part` of bytes() from disk without waiting for it.
-  void prefetch(std::span<const std::byte> part) const;
   // Drops the whole pages inside `part` of bytes() from this process; touching them again reads them again.
   void release(std::span<const std::byte> part) const;
 

@@ -70,21 +70,12 @@ Result<std::span<const std::byte>> ModelFiles::map(const std::string& name) {
   return mapped_.emplace(name, std::move(mapped)).first->second.bytes();
 }
 
-const MappedFile* ModelFiles::mapping_of(std::span<const std::byte> part) const {
+void ModelFiles::release(std::span<const std::byte> part) const {
   for (const auto& [name, file] : mapped_) {
     const std::span<const std::byte> all = file.bytes();
     if (!part.empty() && part.data() >= all.data() && part.data() + part.size() <= all.data() + all.size())
-      return &file;
+      return file.release(part);
   }
-  return nullptr;
-}
-
-void ModelFiles::prefetch(std::span<const std::byte> part) const {
-  if (const MappedFile* file = mapping_of(part)) file->prefetch(part);
-}
-
-void ModelFiles::release(std::span<const std::byte> part) const {
-  if (const MappedFile* file = mapping_of(part)) file->release(part);
 }
 
 }  // namespace lily

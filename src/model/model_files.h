@@ -39,12 +39,10 @@ class ModelFiles {
   // A large file without copying it; stays valid as long as this object.
   Result<std::span<const std::byte>> map(const std::string& name);
 
-  void prefetch(std::span<const std::byte> part) const;
-  void release(std::span<const std::byte> part) const;  // see MappedFile::release(); nothing happens to embedded files
+  // See MappedFile::release(); nothing happens to embedded files.
+  void release(std::span<const std::byte> part) const;
 
  private:
-  const MappedFile* mapping_of(std::span<const std::byte> part) const;
-
   std::string label_;
   std::filesystem::path directory_;
   std::vector<std::string> names_;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <exception>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <set>
 
@@ -26,10 +25,10 @@ struct Index {
   std::optional<std::int64_t> total_size;
 };
 
-// Shard names come from a file that may be hostile: they must stay inside the directory.
+// Shard names come from a file that may be hostile: they must stay inside the directory and on one line of a message.
 bool is_plain_name(std::string_view name) {
-  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string_view::npos &&
-         name.find('\0') == std::string_view::npos;
+  const auto odd = [](unsigned char c) { return c < 0x20 || c == 0x7f || c == '/'; };
+  return !name.empty() && name.size() <= 255 && name != "." && name != ".." && std::ranges::none_of(name, odd);
 }
 
 Result<Index> parse_index(std::string_view text, const std::string& label) {
@@ -103,9 +102,9 @@ void note_other_files(const ModelFiles& files, const std::set<std::string>& know
   for (const std::string& name : files.names()) {
     if (!name.ends_with(".safetensors") || known.contains(name)) continue;
     if (looks_like_shard(name) && !set.index.empty())
-      problems.push_back(fmt::format("{} is not in the index", name));
+      problems.push_back(fmt::format("{} is not in the index", quote(name)));
     else
-      set.notes.push_back(fmt::format("{} is not part of the model and was not read", name));
+      set.notes.push_back(fmt::format("{} is not part of the model and was not read", quote(name)));
   }
 }
 

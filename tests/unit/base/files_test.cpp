@@ -20,7 +20,6 @@ TEST(MappedFile, ShowsTheBytes) {
   ASSERT_TRUE(file);
   EXPECT_EQ(file->bytes().size(), 20003u);
   EXPECT_EQ(file->bytes()[20002], std::byte{'d'});
-  file->prefetch(file->bytes());
   file->release(file->bytes().subspan(1, 20000));
   file->release({});
   EXPECT_EQ(file->bytes()[5000], std::byte{'a'});

@@ -82,7 +82,7 @@ TEST(Checkpoint, L06ShardOutsideTheIndex) {
   CraftedCheckpoint crafted;
   crafted.write();
   fs::copy(crafted.path() / CraftedCheckpoint::shard_name(0), crafted.path() / "model-00003-of-00003.safetensors");
-  expect_refused(crafted.path(), ErrorCode::Corrupt, HasSubstr("model-00003-of-00003.safetensors is not in the index"));
+  expect_refused(crafted.path(), ErrorCode::Corrupt, HasSubstr("\"model-00003-of-00003.safetensors\" is not in the index"));
 }
 
 TEST(Checkpoint, L06IndexNamesTheWrongShard) {
@@ -105,7 +105,7 @@ TEST(Checkpoint, L06ManyProblemsAreCounted) {
 }
 
 TEST(Checkpoint, IndexMustNotLeaveTheDirectory) {
-  for (const char* name : {"../model.safetensors", "/etc/passwd", "..", ""}) {
+  for (const char* name : {"../model.safetensors", "/etc/passwd", "..", "", "two\\nlines"}) {
     CraftedCheckpoint crafted;
     crafted.texts["model.safetensors.index.json"] = R"({"weight_map":{"a":")" + std::string(name) + "\"}}";
     expect_refused(crafted, ErrorCode::Corrupt, HasSubstr("name of a file beside the index"));

@@ -58,11 +58,13 @@ class Verify : public ::testing::Test {
 
 TEST_F(Verify, SoundAndUnknown) {
   std::uint64_t last = 0, total = 0;
-  const auto report = verify_checkpoint(directory(), {.progress = [&](std::uint64_t done, std::uint64_t all) {
-                                          EXPECT_GT(done, last);
-                                          last = done;
-                                          total = all;
-                                        }});
+  VerifySpec spec;
+  spec.progress = [&](std::uint64_t done, std::uint64_t all) {
+    EXPECT_GT(done, last);
+    last = done;
+    total = all;
+  };
+  const auto report = verify_checkpoint(directory(), spec);
   ASSERT_TRUE(report) << report.error().message;
   EXPECT_TRUE(report->sound());
   EXPECT_EQ(last, total);
@@ -70,7 +72,9 @@ TEST_F(Verify, SoundAndUnknown) {
 }
 
 TEST_F(Verify, QuickSaysWhatItLeftOut) {
-  const auto report = verify_checkpoint(directory(), {.quick = true});
+  VerifySpec spec;
+  spec.quick = true;
+  const auto report = verify_checkpoint(directory(), spec);
   ASSERT_TRUE(report);
   EXPECT_TRUE(report->sound());
   EXPECT_THAT(lines_of(*report, Outcome::NotChecked), HasSubstr("not read with --quick"));

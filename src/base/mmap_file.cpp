@@ -1,3 +1,4 @@
+// POSIX files: every failure becomes an error with the path and the system's reason.
 #include "base/mmap_file.h"
 
 #include <fcntl.h>

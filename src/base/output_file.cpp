@@ -1,3 +1,4 @@
+// POSIX output; a file that is not committed is unlinked.
 #include "base/output_file.h"
 
 #include <fcntl.h>

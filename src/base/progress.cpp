@@ -1,3 +1,4 @@
+// Drawing is rate-limited and skipped by a thread that would have to wait for another one's drawing.
 #include "base/progress.h"
 
 #include <fmt/format.h>

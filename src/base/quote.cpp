@@ -1,3 +1,4 @@
+// Messages may quote anything; what leaves here is valid UTF-8 on one line.
 #include "base/quote.h"
 
 #include <fmt/format.h>

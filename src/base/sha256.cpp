@@ -1,3 +1,4 @@
+// SHA-256 by OpenSSL's EVP interface, which uses the processor's own instructions where it has them.
 #include "base/sha256.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,5 @@
+// Opening, in order: configuration, shard headers, names to views, small texts. Each step refuses on its own; nothing
+// here reads weights except for a few bytes of the fingerprint.
 #include "model/checkpoint.h"
 
 #include <fmt/format.h>

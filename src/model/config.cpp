@@ -1,3 +1,4 @@
+// The nearest shape is the one that agrees in most keys; the first key that does not agree with it is the refusal.
 #include "model/config.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Order of recognition: quantiser by name, architecture, then the variants of MLX's own quantisation.
 #include "model/foreign.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Scalars are printed as Python prints them; only the layout is added here.
 #include "model/indented_json.h"
 
 namespace lily {

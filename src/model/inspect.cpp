@@ -1,3 +1,4 @@
+// The report re-reads the headers: a Checkpoint keeps views of text tensors only.
 #include "model/inspect.h"
 
 #include <algorithm>

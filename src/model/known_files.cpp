@@ -1,3 +1,4 @@
+// Facts about one published revision.
 #include "model/known_files.h"
 
 #include <array>

@@ -1,3 +1,4 @@
+// Modules are listed in the order in which MLX writes them; the split into shards follows from it.
 #include "model/layout.h"
 
 #include <fmt/format.h>

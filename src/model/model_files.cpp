@@ -1,3 +1,4 @@
+// A directory or memory behind one interface, so that the embedded model passes the same checks.
 #include "model/model_files.h"
 
 #include <algorithm>

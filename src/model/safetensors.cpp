@@ -1,3 +1,4 @@
+// Checks go from the outside in: length, JSON, each entry on its own, then all entries against each other.
 #include "model/safetensors.h"
 
 #include <algorithm>

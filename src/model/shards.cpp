@@ -1,3 +1,4 @@
+// Problems of all files are collected before the refusal: whoever downloads again wants the whole list.
 #include "model/shards.h"
 
 #include <fmt/ranges.h>

@@ -1,3 +1,4 @@
+// Two passes of Boost.JSON: one that only looks for duplicate keys, one that builds the value.
 #include "model/strict_json.h"
 
 #include <boost/json/basic_parser_impl.hpp>

@@ -1,3 +1,4 @@
+// Generation and writing overlap: two blocks take turns, each filled by two threads.
 #include "model/synth.h"
 
 #include <algorithm>

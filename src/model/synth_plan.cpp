@@ -1,3 +1,4 @@
+// Pure functions from tensors to files and texts.
 #include "model/synth_plan.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Merges are drawn until the base vocabulary is full; the added tokens follow at their published places.
 #include "model/synth_tokenizer.h"
 
 #include <array>

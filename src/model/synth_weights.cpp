@@ -1,3 +1,4 @@
+// Counter-based random numbers: word i of a stream is a hash of both. Codes cost one or two multiplications a word.
 #include "model/synth_weights.h"
 
 #include <bit>

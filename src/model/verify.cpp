@@ -1,3 +1,4 @@
+// Values first (a ninth of the bytes), then hashes of everything where hashes are known.
 #include "model/verify.h"
 
 #include <algorithm>

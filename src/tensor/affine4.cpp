@@ -1,3 +1,4 @@
+// All arithmetic in float32 in MLX's order; equality to the bit is held by tests/oracle/test_affine.py.
 #include "tensor/affine4.h"
 
 #include <algorithm>

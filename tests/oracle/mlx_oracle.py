@@ -119,9 +119,9 @@ def scored(text: Text, logits):
     return logits[text.first - 1 : -1], text.ids[text.first :]
 
 
-def gather(texts: list[Text], run):
-    """Scored rows of all texts under `run(ids)`, and their tokens."""
-    parts = [scored(text, run(text.ids)) for text in texts]
+def gather(texts: list[Text], logits: list, everything: bool = False):
+    """Scored rows of all texts, and their tokens; with `everything` the prompts are scored too."""
+    parts = [scored(Text(text.ids) if everything else text, rows) for text, rows in zip(texts, logits)]
     return np.concatenate([rows for rows, _ in parts]), np.concatenate([targets for _, targets in parts])
 
 
@@ -168,14 +168,20 @@ def main() -> None:
     config = json.loads((args.checkpoint / "config.json").read_text())
     vocab = config.get("text_config", config)["vocab_size"]
     texts = [random_text(args.tokens, vocab, args.seed)] if args.tokens else exam_texts(args.checkpoint)
-    ours, targets = gather(texts, lambda ids: our_logits(args.checkpoint, args.backend, ids)[0])
-    print("| mlx-lm activations | positions | same top token | largest margin | max diff | mean diff | KL | perplexity ours / theirs |")
-    print("|---|---:|---:|---:|---:|---:|---:|---:|")
+    ours = [our_logits(args.checkpoint, args.backend, text.ids)[0] for text in texts]
+    print("| mlx-lm activations | positions | same top token | largest margin | max diff | mean diff | rms of logits | KL "
+          "| perplexity ours / theirs |")
+    print("|---|---|---:|---:|---:|---:|---:|---:|---:|")
     for float32 in (True, False):
-        c = compare(ours, gather(texts, Mlx(args.checkpoint, float32).run)[0], targets)
-        print(f"| {'float32' if float32 else 'bfloat16'} | {c.positions} | {100 * c.agreement:.2f} % "
-              f"| {max(c.margins, default=0):.2e} | {c.max_diff:.2e} | {c.mean_diff:.2e} | {c.kl:.2e} "
-              f"| {c.perplexity[0]:.4f} / {c.perplexity[1]:.4f} |")
+        mlx = Mlx(args.checkpoint, float32)
+        theirs = [mlx.run(text.ids) for text in texts]
+        for everything in (False, True):
+            rows, targets = gather(texts, ours, everything)
+            c = compare(rows, gather(texts, theirs, everything)[0], targets)
+            print(f"| {'float32' if float32 else 'bfloat16'} | {c.positions} {'all' if everything else 'scored'} "
+                  f"| {100 * c.agreement:.2f} % | {max(c.margins, default=0):.1e} | {c.max_diff:.1e} "
+                  f"| {c.mean_diff:.1e} | {c.rms:.2f} | {c.kl:.1e} | {c.perplexity[0]:.6f} / {c.perplexity[1]:.6f} |",
+                  flush=True)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,10 @@ pytest.importorskip("mlx_lm", reason="mlx-lm is not installed (tests/requirement
 import mlx_oracle as oracle  # noqa: E402
 
 TINY = oracle.ROOT / "models/lily-tiny"
-BACKENDS = ["reference", "cpu"]
+# Largest and mean difference and largest margin of a disagreement, in units of the logits' spread, and KL. The cpu
+# backend quantises activations to 15 bits by groups of 64, and a near tie in a router with random weights then turns.
+BOUNDS = {"reference": (1e-2, 2e-4, 2e-3, 1e-6), "cpu": (3e-1, 1e-3, 5e-2, 1e-4)}
+BACKENDS = list(BOUNDS)
 N_GREEDY = 16
 
 
@@ -49,10 +52,11 @@ def check_float32(case, backend):
     ours, targets = oracle.gather(case.texts, case.ours(backend), everything=True)
     theirs, _ = oracle.gather(case.texts, case.logits, everything=True)
     c = oracle.compare(ours, theirs, targets)
-    assert c.mean_diff < 2e-4 * c.rms and c.max_diff < 1e-2 * c.rms, c
-    assert c.agreement >= 0.99 and max(c.margins, default=0) < 2e-3 * c.rms, c
-    assert c.kl < 1e-6, c
-    assert c.perplexity[0] == pytest.approx(c.perplexity[1], rel=1e-4), c
+    largest, mean, margin, kl = BOUNDS[backend]
+    assert c.max_diff < largest * c.rms and c.mean_diff < mean * c.rms, c
+    assert c.agreement >= 0.99 and max(c.margins, default=0) < margin * c.rms, c
+    assert c.kl < kl, c
+    assert c.perplexity[0] == pytest.approx(c.perplexity[1], rel=1e-3), c
     _, greedy = oracle.our_logits(case.checkpoint, backend, case.prompt, N_GREEDY)
     assert greedy == case.greedy
 

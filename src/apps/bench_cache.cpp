@@ -1,8 +1,11 @@
-// `lily bench --suite cache`: what the prefix cache saves on an ordinary chat and on an agent's tool loop. Every answer
-// of the model goes back as history, as a client would send it; users, tools and their results are scripted.
+// `lily bench --suite cache`: what the prefix cache saves on an ordinary chat, on three that take turns, and on an
+// agent's tool loop. Every answer of the model goes back as history, as a client would send it; users, tools and their
+// results are scripted.
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "apps/ask.h"
 #include "apps/bench.h"
@@ -119,13 +122,13 @@ class Conversation {
   Past past_;
 };
 
-// The system messages differ between runs, so that no run finds what another left in the cache.
-std::string system_text(const Run& run) {
-  return fmt::format("{}\nSession: {}, thinking {}.", script::kSystem, run.scenario, run.thinking ? "on" : "off");
+// The system messages differ from their first word on, so that no conversation finds what another left in the cache.
+std::string system_text(const Run& run, std::string_view visitor) {
+  return fmt::format("{} {}, thinking {}. {}", visitor, run.scenario, run.thinking ? "on" : "off", script::kSystem);
 }
 
 Result<void> run_chat_turns(const api::LoadedModel& model, Run& run, Progress& progress) {
-  Conversation conversation(model, {}, run.thinking, system_text(run));
+  Conversation conversation(model, {}, run.thinking, system_text(run, "One"));
   for (const std::string_view turn : script::kChatTurns) {
     conversation.say(Role::User, std::string(turn));
     LILY_TRY(const Step step, conversation.step(std::nullopt));
@@ -135,8 +138,25 @@ Result<void> run_chat_turns(const api::LoadedModel& model, Run& run, Progress& p
   return {};
 }
 
+// Three people ask the same questions, each in a conversation of their own, taking turns: more than two states hold.
+Result<void> run_interleaved(const api::LoadedModel& model, Run& run, Progress& progress) {
+  std::vector<Conversation> conversations;
+  for (const char* visitor : {"First", "Second", "Third"}) {
+    conversations.emplace_back(model, json::Array{}, run.thinking, system_text(run, visitor));
+  }
+  for (const std::string_view turn : script::kChatTurns) {
+    for (Conversation& conversation : conversations) {
+      conversation.say(Role::User, std::string(turn));
+      LILY_TRY(const Step step, conversation.step(std::nullopt));
+      run.steps.push_back(step);
+      progress.add(1);
+    }
+  }
+  return {};
+}
+
 Result<void> run_tool_loop(const api::LoadedModel& model, Run& run, Progress& progress) {
-  Conversation conversation(model, script::tools(), run.thinking, system_text(run));
+  Conversation conversation(model, script::tools(), run.thinking, system_text(run, "One"));
   conversation.say(Role::User, std::string(script::kTask));
   for (const script::ToolStep& scripted : script::tool_steps()) {
     LILY_TRY(const Step step, conversation.step(scripted.call));
@@ -148,6 +168,9 @@ Result<void> run_tool_loop(const api::LoadedModel& model, Run& run, Progress& pr
 }
 
 Result<std::vector<Run>> run_all(const BenchOptions& options, json::Object& record) {
+  using Scenario = Result<void> (*)(const api::LoadedModel&, Run&, Progress&);
+  constexpr std::pair<const char*, Scenario> scenarios[] = {
+      {"chat", run_chat_turns}, {"three chats", run_interleaved}, {"tools", run_tool_loop}};
   std::vector<Run> runs;
   for (const CacheKind& kind : cache_kinds()) {
     LILY_TRY(const api::LoadedModel model, load(options.model, kind.options));
@@ -156,14 +179,14 @@ Result<std::vector<Run>> run_all(const BenchOptions& options, json::Object& reco
                                    {"fingerprint", model.checkpoint->fingerprint()}};
     record["backend"] =
         json::Object{{"name", model.engine->backend().name()}, {"description", model.engine->backend().description()}};
-    Progress progress(kind.name, 2 * (script::kChatTurns.size() + script::tool_steps().size()), Progress::Unit::Items);
+    Progress progress(kind.name, 2 * (4 * script::kChatTurns.size() + script::tool_steps().size()),
+                      Progress::Unit::Items);
     for (const bool thinking : {false, true}) {
-      Run chat{.scenario = "chat", .cache = kind.name, .thinking = thinking};
-      LILY_TRY_VOID(run_chat_turns(model, chat, progress));
-      runs.push_back(std::move(chat));
-      Run tools{.scenario = "tools", .cache = kind.name, .thinking = thinking};
-      LILY_TRY_VOID(run_tool_loop(model, tools, progress));
-      runs.push_back(std::move(tools));
+      for (const auto& [name, play] : scenarios) {
+        Run run{.scenario = name, .cache = kind.name, .thinking = thinking};
+        LILY_TRY_VOID(play(model, run, progress));
+        runs.push_back(std::move(run));
+      }
     }
   }
   return runs;
@@ -205,11 +228,11 @@ void print_runs(const json::Object& record) {
   fmt::print("{} on {} ({})\n{}\n\n", record.at("model").as_object().at("id").as_string().c_str(),
              backend.at("name").as_string().c_str(), backend.at("description").as_string().c_str(),
              machine_line(record.at("machine").as_object()));
-  fmt::print("{:<9}{:<10}{:<11}{:>8}{:>9}{:>9}{:>9}{:>22}\n", "", "thinking", "cache", "prompt", "cached", "hit rate",
+  fmt::print("{:<13}{:<10}{:<11}{:>8}{:>9}{:>9}{:>9}{:>22}\n", "", "thinking", "cache", "prompt", "cached", "hit rate",
              "missed", "first token (median)");
   for (const auto& value : record.at("runs").as_array()) {
     const auto& run = value.as_object();
-    fmt::print("{:<9}{:<10}{:<11}{:>8}{:>9}{:>7.1f} %{:>9}{:>20.3f} s\n", run.at("scenario").as_string().c_str(),
+    fmt::print("{:<13}{:<10}{:<11}{:>8}{:>9}{:>7.1f} %{:>9}{:>20.3f} s\n", run.at("scenario").as_string().c_str(),
                run.at("thinking").as_bool() ? "on" : "off", run.at("cache").as_string().c_str(),
                run.at("prompt_tokens").to_number<std::int64_t>(), run.at("cached_tokens").to_number<std::int64_t>(),
                100 * run.at("hit_rate").to_number<double>(), run.at("missed_tokens").to_number<std::int64_t>(),

@@ -61,9 +61,9 @@ def test_cache_suite_record(lily_bin):
     r = record(lily_bin, "bench", "--suite", "cache")
     assert r["schema"] == "lily-bench-cache/1" and HEAD <= set(r)
     runs = {(run["scenario"], run["thinking"], run["cache"]): run for run in r["runs"]}
-    assert len(runs) == 12
+    assert len(runs) == 18
     for (scenario, _, cache), found in runs.items():
-        assert len(found["steps"]) == (10 if scenario == "chat" else 12)
+        assert len(found["steps"]) == {"chat": 10, "three chats": 30, "tools": 12}[scenario]
         assert all(step["cached_tokens"] < step["prompt_tokens"] for step in found["steps"])
         assert is_spread(found["first_token_seconds"])
         if cache == "none":

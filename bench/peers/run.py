@@ -39,6 +39,11 @@ def run(command):
     return done.stdout
 
 
+def shown(command):
+    """The command as a record may show it: without the folders of this machine."""
+    return " ".join(os.path.basename(word.rstrip("/")) if word.startswith("/") else word for word in command)
+
+
 def spread(samples):
     return {"median": statistics.median(samples), "min": min(samples), "max": max(samples)}
 
@@ -51,10 +56,11 @@ def measure_lily(args, threads):
     if args.activations:
         command += ["--activations", args.activations]
     record = json.loads(run(command))
+    record["command"] = shown(command)
     rows = {("prefill", r["tokens"]): r["tokens_per_second"] for r in record["prefill"]}
     rows |= {("decode", r["context"]): r["tokens_per_second"] for r in record["decode"]}
     return {"name": "lily", "version": f"{record['version']} ({record['commit']})", "rows": rows, "record": record,
-            "command": " ".join(command)}
+            "command": shown(command)}
 
 
 def measure_llama(args):
@@ -73,7 +79,7 @@ def measure_llama(args):
     version = subprocess.run([args.llama_bench, "--version"], capture_output=True, text=True)
     found = re.search(r"version: (.+)", version.stdout + version.stderr)
     label = args.llama_version or (found[1] if found else "unknown")
-    return {"name": "llama.cpp", "version": label, "rows": best, "command": " ".join(decode)}
+    return {"name": "llama.cpp", "version": label, "rows": best, "command": shown(decode)}
 
 
 def measure_mlx(args):
@@ -87,7 +93,7 @@ def measure_mlx(args):
             samples = [float(v) for v in re.findall(rf"Trial.*?{key}=([\d.]+)", run(command))]
             rows[(kind, size)] = spread(samples)
     version = run([args.mlx_python, "-c", "import mlx_lm, mlx.core as mx; print(mlx_lm.__version__, 'mlx', mx.__version__)"])
-    return {"name": "mlx-lm", "version": version.strip(), "rows": rows, "command": " ".join(command)}
+    return {"name": "mlx-lm", "version": version.strip(), "rows": rows, "command": shown(command)}
 
 
 def plain(size):

@@ -100,11 +100,11 @@ std::unique_ptr<CpuSequence> CpuSnapshot::restore(const StateLayout& layout, std
 std::vector<std::byte> CpuSnapshot::serialize(const StateLayout& layout, std::string_view model_key) const {
   const FileHeader header{kMagic,  kVersion,          static_cast<std::uint32_t>(model_key.size()),
                           length_, layout.page_bytes, layout.recurrent_bytes};
-  std::vector<std::byte> out;
-  out.reserve(sizeof header + model_key.size() + bytes());
+  std::vector<std::byte> out(sizeof header + model_key.size() + bytes());
+  std::byte* end = out.data();
   const auto append = [&](const void* data, std::size_t n) {
-    const std::byte* p = static_cast<const std::byte*>(data);
-    out.insert(out.end(), p, p + n);
+    std::memcpy(end, data, n);
+    end += n;
   };
   append(&header, sizeof header);
   append(model_key.data(), model_key.size());

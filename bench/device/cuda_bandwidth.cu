@@ -80,7 +80,7 @@ int main(int argc, char** argv) {
   }
   std::sort(ms.begin(), ms.end());
   const double bytes = static_cast<double>(n) * sizeof(uint4);
-  std::printf("%s: %.0f GB/s median, %.0f to %.0f, %.1f GiB, %zu runs\n", device.name,
-              bytes / ms[ms.size() / 2] / 1e6, bytes / ms.back() / 1e6, bytes / ms.front() / 1e6, gib, ms.size());
+  std::printf("%s: %.0f GB/s median, %.0f to %.0f, %.1f GiB, %zu runs\n", device.name, bytes / ms[ms.size() / 2] / 1e6,
+              bytes / ms.back() / 1e6, bytes / ms.front() / 1e6, gib, ms.size());
   return 0;
 }

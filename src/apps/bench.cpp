@@ -2,6 +2,7 @@
 #include "apps/bench.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <optional>

@@ -35,13 +35,13 @@ struct ServeOptions {
   ModelOptions model;
   CacheOptions cache;
   std::string host = "127.0.0.1";
-  int port = 8080;           // 0: any free port, printed
-  std::string name;          // id in /v1/models; empty: the checkpoint's own
-  std::string api_key;       // clients must send it; empty: none asked
+  int port = 8080;                        // 0: any free port, printed
+  std::string name;                       // id in /v1/models; empty: the checkpoint's own
+  std::string api_key;                    // clients must send it; empty: none asked
   std::vector<std::string> cors_origins;  // web pages that may use the server, besides those of this machine
-  int max_active = 8;        // answers decoded together
-  int max_queued = 64;       // requests waiting; one more gets 429
-  std::size_t kv_bytes = 0;  // budget of running sequences; 0: no limit
+  int max_active = 8;                     // answers decoded together
+  int max_queued = 64;                    // requests waiting; one more gets 429
+  std::size_t kv_bytes = 0;               // budget of running sequences; 0: no limit
   std::size_t max_body_bytes = std::size_t{16} << 20;
   int max_connections = 1024;
   double head_seconds = 10;        // for a request's head to arrive, in all

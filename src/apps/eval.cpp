@@ -1,6 +1,7 @@
 // `lily eval`: how faithful the logits are. Runs a text through one backend, teacher-forced, and compares every
 // position with a second backend or with saved logits.
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

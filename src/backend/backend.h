@@ -2,7 +2,8 @@
 // likes. Contract (all backends):
 //  - The tokens of a sequence depend on its own tokens alone, bit for bit: not on how they were cut into steps, on what
 //    else was in the step, or on whether a prefix came from a snapshot.
-//  - step() is called from one thread at a time. Everything else that a backend hands out may be destroyed on any thread.
+//  - step() is called from one thread at a time. Everything else that a backend hands out may be destroyed on any
+//  thread.
 //  - A step that fails with OutOfMemory has run nothing: memory is taken before work starts, and all its sequences
 //    are as before. A step that fails otherwise leaves the sequences in it unusable, others untouched.
 #pragma once
@@ -54,25 +55,25 @@ struct StepItem {
   std::span<const TokenId> tokens;  // at least one; prefill chunks and decode tokens may mix in a step
   Want want = Want::Nothing;
   std::span<float> logits{};  // caller's memory for LastLogits/AllLogits; masked rows hold -infinity
-  TokenId greedy = -1;      // out, for Want::Greedy; -1 if any logit was NaN
+  TokenId greedy = -1;        // out, for Want::Greedy; -1 if any logit was NaN
 };
 
 struct BackendOptions {
-  int n_threads = 0;        // 0: all cores this process may use
-  TokenId n_tokens = 0;     // addressable ids of the tokenizer; logits of rows beyond are masked
+  int n_threads = 0;                  // 0: all cores this process may use
+  TokenId n_tokens = 0;               // addressable ids of the tokenizer; logits of rows beyond are masked
   std::int64_t max_batch_tokens = 0;  // most tokens in one step; 0: the backend's choice
-  std::string activations;  // cpu: "" (default), "int16" or "int8"
+  std::string activations;            // cpu: "" (default), "int16" or "int8"
   std::function<void(std::size_t done_bytes, std::size_t total_bytes)> progress;  // while loading, any thread
 };
 
 class Backend {
  public:
   virtual ~Backend() = default;
-  virtual std::string_view name() const = 0;         // "reference", "cpu", "cuda", "metal"
-  virtual std::string description() const = 0;       // one line: instruction set, threads
+  virtual std::string_view name() const = 0;    // "reference", "cpu", "cuda", "metal"
+  virtual std::string description() const = 0;  // one line: instruction set, threads
   virtual const Shape& shape() const = 0;
-  virtual std::int64_t max_batch_tokens() const = 0; // most tokens that one step takes
-  virtual std::size_t weight_bytes() const = 0;      // packed, resident
+  virtual std::int64_t max_batch_tokens() const = 0;  // most tokens that one step takes
+  virtual std::size_t weight_bytes() const = 0;       // packed, resident
 
   // Bytes a sequence of that capacity will take when full (for admission).
   virtual std::size_t sequence_bytes(std::int64_t capacity) const = 0;

@@ -4,12 +4,12 @@
 #include <cstdio>
 #include <cstdlib>
 
-#define LILY_CHECK(condition)                                                                     \
-  do {                                                                                            \
-    if (!(condition)) [[unlikely]] {                                                              \
-      std::fprintf(stderr, "%s:%d: check failed: %s\n", __FILE__, __LINE__, #condition);          \
-      std::abort();                                                                               \
-    }                                                                                             \
+#define LILY_CHECK(condition)                                                            \
+  do {                                                                                   \
+    if (!(condition)) [[unlikely]] {                                                     \
+      std::fprintf(stderr, "%s:%d: check failed: %s\n", __FILE__, __LINE__, #condition); \
+      std::abort();                                                                      \
+    }                                                                                    \
   } while (0)
 
 #ifdef NDEBUG

@@ -43,14 +43,14 @@ template <class... Args>
 
 // LILY_TRY(auto x, f()): declares x from the value of a Result or returns its error.
 #define LILY_TRY(declaration, expression) LILY_TRY_(LILY_CONCAT(lily_result_, __COUNTER__), declaration, expression)
-#define LILY_TRY_(name, declaration, expression)                       \
-  auto name = (expression);                                            \
+#define LILY_TRY_(name, declaration, expression)                            \
+  auto name = (expression);                                                 \
   if (!name) return tl::unexpected<::lily::Error>(std::move(name).error()); \
   declaration = std::move(*name)
 
 // LILY_TRY_VOID(f()): the same for Result<void>.
-#define LILY_TRY_VOID(expression)                                                           \
-  do {                                                                                      \
-    if (auto lily_result_ = (expression); !lily_result_)                                    \
-      return tl::unexpected<::lily::Error>(std::move(lily_result_).error());                \
+#define LILY_TRY_VOID(expression)                                            \
+  do {                                                                       \
+    if (auto lily_result_ = (expression); !lily_result_)                     \
+      return tl::unexpected<::lily::Error>(std::move(lily_result_).error()); \
   } while (0)

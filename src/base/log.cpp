@@ -31,10 +31,16 @@ spdlog::logger& logger() {
 
 }  // namespace
 
-void set_level(Level level) { logger().set_level(spdlog_level(level)); }
+void set_level(Level level) {
+  logger().set_level(spdlog_level(level));
+}
 
-bool enabled(Level level) { return logger().should_log(spdlog_level(level)); }
+bool enabled(Level level) {
+  return logger().should_log(spdlog_level(level));
+}
 
-void write(Level level, std::string_view line) { logger().log(spdlog_level(level), spdlog::string_view_t(line)); }
+void write(Level level, std::string_view line) {
+  logger().log(spdlog_level(level), spdlog::string_view_t(line));
+}
 
 }  // namespace lily::log

@@ -6,7 +6,11 @@
 
 namespace lily {
 
-std::string_view version() { return "0.1.0"; }
-std::string_view commit() { return LILY_COMMIT; }
+std::string_view version() {
+  return "0.1.0";
+}
+std::string_view commit() {
+  return LILY_COMMIT;
+}
 
 }  // namespace lily

@@ -3,6 +3,7 @@
 #include "model/checkpoint.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <exception>
 #include <map>

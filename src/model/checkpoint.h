@@ -1,6 +1,7 @@
 // A validated checkpoint: configuration, tokenizer and template text, and a view of every text tensor.
 // open() checks everything that can be checked without reading the weights (config against shape, index against
-// shards, every header, every name, dtype and shape) and allocates nothing large; whoever holds a Checkpoint may rely on it.
+// shards, every header, every name, dtype and shape) and allocates nothing large; whoever holds a Checkpoint may rely
+// on it.
 #pragma once
 
 #include <filesystem>
@@ -17,34 +18,34 @@
 namespace lily {
 
 struct AttentionWeights {
-  AffineView q;  // [H * 2 * head_dim, D], per head 256 query rows then 256 gate rows
-  AffineView k, v;  // [K * head_dim, D]
-  AffineView o;  // [D, H * head_dim]
+  AffineView q;               // [H * 2 * head_dim, D], per head 256 query rows then 256 gate rows
+  AffineView k, v;            // [K * head_dim, D]
+  AffineView o;               // [D, H * head_dim]
   TensorView q_norm, k_norm;  // [head_dim], applied as stored
 };
 
 struct GdnWeights {
-  AffineView qkv;  // [conv_dim, D], rows q | k | v
-  AffineView z;    // [value_dim, D]
-  AffineView b, a;  // [value heads, D]
-  AffineView out;  // [D, value_dim]
-  TensorView conv;  // BF16 [conv_dim, 4, 1]
-  TensorView a_log;  // BF16 or F32 [value heads]
+  AffineView qkv;      // [conv_dim, D], rows q | k | v
+  AffineView z;        // [value_dim, D]
+  AffineView b, a;     // [value heads, D]
+  AffineView out;      // [D, value_dim]
+  TensorView conv;     // BF16 [conv_dim, 4, 1]
+  TensorView a_log;    // BF16 or F32 [value heads]
   TensorView dt_bias;  // [value heads]
-  TensorView norm;  // [gdn_head_dim], plain weight
+  TensorView norm;     // [gdn_head_dim], plain weight
 };
 
 struct MoeWeights {
-  AffineView router;       // [E, D], 8 bit (4 bit in Qwen3.5 conversions)
-  AffineView shared_gate;  // [1, D], the scalar gate of the shared expert, same bits as router
-  AffineView gate, up;     // [E][I, D]
-  AffineView down;         // [E][D, I]
+  AffineView router;                            // [E, D], 8 bit (4 bit in Qwen3.5 conversions)
+  AffineView shared_gate;                       // [1, D], the scalar gate of the shared expert, same bits as router
+  AffineView gate, up;                          // [E][I, D]
+  AffineView down;                              // [E][D, I]
   AffineView shared_gate_proj, shared_up_proj;  // [S, D]
   AffineView shared_down_proj;                  // [D, S]
 };
 
 struct LayerWeights {
-  TensorView input_norm, post_norm;  // [D]
+  TensorView input_norm, post_norm;           // [D]
   std::optional<AttentionWeights> attention;  // exactly one of these two
   std::optional<GdnWeights> gdn;
   MoeWeights moe;
@@ -79,12 +80,12 @@ class Checkpoint {
   const Shape& shape() const;
   const TextWeights& weights() const;
   const CheckpointTexts& texts() const;
-  const std::vector<TokenId>& stop_ids() const;  // from generation_config, else config's eos_token_id
-  std::int64_t max_positions() const;            // max_position_embeddings
-  const std::string& id() const;                 // name for /v1/models: the directory's name, or "lily-tiny"
-  const std::string& fingerprint() const;        // hash over config, index and shard headers; keys persistent caches
-  std::size_t text_bytes() const;                // bytes of all text tensors
-  const std::vector<std::string>& notes() const; // harmless oddities: vision skipped, MTP absent, ...
+  const std::vector<TokenId>& stop_ids() const;   // from generation_config, else config's eos_token_id
+  std::int64_t max_positions() const;             // max_position_embeddings
+  const std::string& id() const;                  // name for /v1/models: the directory's name, or "lily-tiny"
+  const std::string& fingerprint() const;         // hash over config, index and shard headers; keys persistent caches
+  std::size_t text_bytes() const;                 // bytes of all text tensors
+  const std::vector<std::string>& notes() const;  // harmless oddities: vision skipped, MTP absent, ...
 
   // Tells the system that these file bytes are not needed again, so that loading never holds two copies in memory.
   void release(const TensorView& view) const;

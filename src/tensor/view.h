@@ -13,7 +13,9 @@ inline constexpr int kGroupSize = 64;  // inputs that share one scale and bias (
 
 enum class Dtype : std::uint8_t { U32, BF16, F32 };
 
-constexpr int dtype_bytes(Dtype dtype) { return dtype == Dtype::BF16 ? 2 : 4; }
+constexpr int dtype_bytes(Dtype dtype) {
+  return dtype == Dtype::BF16 ? 2 : 4;
+}
 
 inline float bf16_to_float(std::uint16_t bits) {
   const std::uint32_t wide = static_cast<std::uint32_t>(bits) << 16;

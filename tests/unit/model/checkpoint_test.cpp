@@ -82,7 +82,8 @@ TEST(Checkpoint, L06ShardOutsideTheIndex) {
   CraftedCheckpoint crafted;
   crafted.write();
   fs::copy(crafted.path() / CraftedCheckpoint::shard_name(0), crafted.path() / "model-00003-of-00003.safetensors");
-  expect_refused(crafted.path(), ErrorCode::Corrupt, HasSubstr("\"model-00003-of-00003.safetensors\" is not in the index"));
+  expect_refused(crafted.path(), ErrorCode::Corrupt,
+                 HasSubstr("\"model-00003-of-00003.safetensors\" is not in the index"));
 }
 
 TEST(Checkpoint, L06IndexNamesTheWrongShard) {

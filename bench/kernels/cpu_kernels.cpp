@@ -13,9 +13,9 @@
 #include <random>
 #include <vector>
 
+#include "backend/cpu/bandwidth.h"
 #include "backend/cpu/kernels.h"
 #include "base/aligned.h"
-#include "base/bandwidth.h"
 #include "base/check.h"
 #include "base/thread_pool.h"
 
@@ -152,7 +152,7 @@ void mixers(const Kernels& kernels) {
 
 int run(int n_threads) {
   ThreadPool pool(n_threads);
-  const double bandwidth = read_bandwidth(n_threads);
+  const double bandwidth = measure_read_bandwidth(n_threads).value_or(0);
   std::printf("%d threads, read bandwidth %.2f GB/s\n", pool.size(), bandwidth / 1e9);
   for (const Kernels* table : runnable_kernels()) {
     if (table->name == "generic") continue;

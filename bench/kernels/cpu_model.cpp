@@ -12,8 +12,8 @@
 #include <random>
 #include <vector>
 
+#include "backend/cpu/bandwidth.h"
 #include "backend/cpu/cpu_backend.h"
-#include "base/bandwidth.h"
 #include "base/check.h"
 
 namespace lily::cpu {
@@ -139,7 +139,7 @@ int run(int n_threads, int n_prompt, const char* activations) {
     std::printf("prefill %5d tokens: %7.2f tok/s (%s pass)\n", n_prompt, n_prompt / seconds, pass);
   }
 
-  const double bandwidth = read_bandwidth(n_threads);
+  const double bandwidth = measure_read_bandwidth(n_threads).value_or(0);
   for (int batch : {1, 4}) {
     std::vector<std::unique_ptr<Sequence>> sequences;
     for (int i = 0; i < batch; ++i) {

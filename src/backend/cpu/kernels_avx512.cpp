@@ -8,8 +8,9 @@
 namespace lily::cpu {
 
 const Kernels& avx512_kernels() {
-  // 12 rows x 2 planes of sums, two vectors of weights, the nibble mask and the broadcast codes: 28 of 32 registers.
-  static constexpr Kernels kTable = make_table("avx512", 12, &gemm4<12>);
+  // 8 rows x 2 planes of sums leave registers for the weights, and a panel of the 35B shape is one L1 cache; 12 rows
+  // would fit the registers too and are no faster.
+  static constexpr Kernels kTable = make_table("avx512", 8, &gemm4<8>);
   return kTable;
 }
 

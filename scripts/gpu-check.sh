@@ -7,6 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 pack=build/device-pack
+export LILY_SOURCE_DIR=$PWD  # the tests were built elsewhere
 scratch=${LILY_SCRATCH:-/tmp/lily-35b}
 [ -z "${LILY_LOG:-}" ] || exec > >(tee "$LILY_LOG") 2>&1
 
@@ -73,7 +74,10 @@ done
 
 if [ "${1:-}" = --bench ]; then
   [ -f "$scratch/config.json" ] || step "synthetic weights of the 35B shape" "$pack/lily" synth --shape Qwen3.6-35B-A3B "$scratch"
-  step "bench" "$pack/lily" bench --model "$scratch" --prefill 512,4096 --contexts 256,4096 --batches 1,4
+  # One short record each, so that what is done is kept when time runs out.
+  step "bench, short" "$pack/lily" bench --model "$scratch" --prefill 512 --contexts 256 --repeats 5
+  step "bench, batches" "$pack/lily" bench --model "$scratch" --prefill 256 --contexts 256 --batches 4,16 --repeats 5
+  step "bench, long" "$pack/lily" bench --model "$scratch" --prefill 4096 --contexts 4096 --repeats 3
 fi
 
 echo "device check: $((failures)) failed"

@@ -183,20 +183,6 @@ Result<Request> make_request(const api::LoadedModel& model, const std::vector<Ch
   return request;
 }
 
-std::string_view finish_name(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::Stop:
-      return "stop";
-    case FinishReason::Length:
-      return "length";
-    case FinishReason::Cancelled:
-      return "cancelled";
-    case FinishReason::Error:
-      break;
-  }
-  return "error";
-}
-
 json::Object usage_json(const Reply& reply) {
   const Usage& usage = reply.finish.usage;
   return {{"prompt_tokens", usage.prompt_tokens},

@@ -297,4 +297,18 @@ Result<std::unique_ptr<Engine>> Engine::create(std::unique_ptr<Backend> backend,
   return std::make_unique<EngineImpl>(std::move(backend), std::move(options), std::move(cache));
 }
 
+std::string_view finish_name(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::Stop:
+      return "stop";
+    case FinishReason::Length:
+      return "length";
+    case FinishReason::Cancelled:
+      return "cancelled";
+    case FinishReason::Error:
+      break;
+  }
+  return "error";
+}
+
 }  // namespace lily

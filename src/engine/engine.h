@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/backend.h"
@@ -40,6 +41,8 @@ struct Request {
 };
 
 enum class FinishReason : std::uint8_t { Stop, Length, Cancelled, Error };
+
+std::string_view finish_name(FinishReason reason);  // "stop", "length", "cancelled", "error"
 
 struct Usage {
   std::int64_t prompt_tokens = 0;

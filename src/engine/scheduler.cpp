@@ -13,20 +13,6 @@ double seconds_between(EngineClock::time_point from, EngineClock::time_point to)
   return std::chrono::duration<double>(to - from).count();
 }
 
-const char* reason_name(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::Stop:
-      return "stop";
-    case FinishReason::Length:
-      return "length";
-    case FinishReason::Cancelled:
-      return "cancelled";
-    case FinishReason::Error:
-      return "error";
-  }
-  return "";
-}
-
 std::int64_t most_prompt_tokens(const Backend& backend, const EngineOptions& options) {
   const std::int64_t most = backend.max_batch_tokens();
   return options.prefill_chunk > 0 ? std::min(options.prefill_chunk, most) : most;
@@ -386,7 +372,7 @@ void Scheduler::finish(Running& running, FinishReason reason, std::optional<Erro
       break;
   }
   log::debug("request {}: {} after {} prompt tokens ({} cached, parts from the nearest cached path at {}), {} answered",
-             running.submission.id, reason_name(reason), running.n_prompt, finish.usage.cached_tokens,
+             running.submission.id, finish_name(reason), running.n_prompt, finish.usage.cached_tokens,
              finish.diverged_at, finish.usage.completion_tokens);
   count_cache();
   publish();

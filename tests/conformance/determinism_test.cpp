@@ -9,6 +9,7 @@
 
 #include "model/checkpoint.h"
 #include "support/random_schedule.h"
+#include "support/source_dir.h"
 
 namespace lily {
 namespace {
@@ -16,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using test::Tokens;
 
-const fs::path kTiny = fs::path(LILY_SOURCE_DIR) / "models" / "lily-tiny";
+const fs::path kTiny = source_dir() / "models" / "lily-tiny";
 
 class Determinism : public testing::Test {
  protected:

@@ -16,6 +16,7 @@
 #include "base/json.h"
 #include "base/sha256.h"
 #include "model/checkpoint.h"
+#include "support/source_dir.h"
 
 namespace lily {
 namespace {
@@ -78,7 +79,7 @@ void check(Backend& backend, const json::Value& text) {
 }
 
 TEST(ReferenceGoldens, LogitsOfTransformers) {
-  const fs::path root = LILY_SOURCE_DIR;
+  const fs::path root = source_dir();
   const auto goldens = json::parse(read(root / "tests/oracle/data/transformers_lily_tiny.json"));
   ASSERT_TRUE(goldens) << goldens.error().message;
   const json::Value& manifest = goldens->at("manifest");

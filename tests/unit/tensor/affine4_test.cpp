@@ -133,7 +133,8 @@ TEST(Affine, RowsOfAnUnalignedStackedView) {
                           std::span(scales).subspan(r * kGroups, kGroups),
                           std::span(biases).subspan(r * kGroups, kGroups));
     }
-    AffineView view{.bits = bits, .n_experts = kExperts, .out = kOut, .in = kIn};
+    AffineView view{
+        .bits = bits, .n_experts = kExperts, .out = kOut, .in = kIn, .weight = {}, .scales = {}, .biases = {}};
     view.weight = {.dtype = Dtype::U32,
                    .rank = 3,
                    .dims = {kExperts, kOut, kIn * bits / 32},

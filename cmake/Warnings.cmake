@@ -1,6 +1,6 @@
 add_library(lily_flags INTERFACE)
 target_compile_options(lily_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wundef
-                                            -Wno-restrict  # false alarms of g++ 12 on std::string
+                                            $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>  # false alarms of g++ 12 on std::string
                                             -fno-math-errno -ffp-contract=off -fvisibility=hidden)
 target_include_directories(lily_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
 if(LILY_SANITIZE)

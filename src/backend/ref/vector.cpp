@@ -1,25 +1,30 @@
 // Inner loops of the reference (vector.h).
 #include "backend/ref/vector.h"
 
+#include <cstring>
+
 #include "base/check.h"
 #include "tensor/view.h"
 
 namespace lily::ref {
 namespace {
 
-// Sixteen floats; may lie anywhere and alias float arrays.
-using Lanes = float __attribute__((vector_size(64), aligned(4), may_alias));
+using Lanes = float __attribute__((vector_size(64)));  // sixteen floats
 using Bits16 = std::uint16_t __attribute__((vector_size(32)));
 using Bits32 = std::uint32_t __attribute__((vector_size(64)));
 
 constexpr int kGroup = 64;
 
-// Always inlined: the callers below are compiled once per instruction set.
-[[gnu::always_inline]] inline const Lanes& lanes(const float* x) {
-  return *reinterpret_cast<const Lanes*>(x);
+#pragma GCC diagnostic ignored "-Wpsabi"  // the helpers below are inlined: no vector is passed in a call
+
+// Always inlined: the callers below are compiled once per instruction set. Arrays of floats need no alignment.
+[[gnu::always_inline]] inline Lanes load(const float* x) {
+  Lanes lanes;
+  std::memcpy(&lanes, x, sizeof lanes);
+  return lanes;
 }
-[[gnu::always_inline]] inline Lanes& lanes(float* x) {
-  return *reinterpret_cast<Lanes*>(x);
+[[gnu::always_inline]] inline void store(float* x, const Lanes& lanes) {
+  std::memcpy(x, &lanes, sizeof lanes);
 }
 
 [[gnu::always_inline]] inline float sum_of_lanes(const Lanes& x) {
@@ -37,8 +42,8 @@ template <int kRows>
   Lanes even[kRows]{}, odd[kRows]{};
   for (std::int64_t i = 0; i < n; i += 32)
     for (int r = 0; r < kRows; ++r) {
-      even[r] += lanes(w + i) * lanes(rows + r * n + i);
-      odd[r] += lanes(w + i + 16) * lanes(rows + r * n + i + 16);
+      even[r] += load(w + i) * load(rows + r * n + i);
+      odd[r] += load(w + i + 16) * load(rows + r * n + i + 16);
     }
   for (int r = 0; r < kRows; ++r) y[r * y_stride] = sum_of_lanes(even[r] + odd[r]);
 }
@@ -48,10 +53,10 @@ template <int kLanes>
 [[gnu::always_inline]] inline void add_columns(const float* p, const float* rows, std::int64_t n_rows, std::int64_t n,
                                                float* y) {
   Lanes sum[kLanes];
-  for (int i = 0; i < kLanes; ++i) sum[i] = lanes(y + 16 * i);
+  for (int i = 0; i < kLanes; ++i) sum[i] = load(y + 16 * i);
   for (std::int64_t r = 0; r < n_rows; ++r)
-    for (int i = 0; i < kLanes; ++i) sum[i] += p[r] * lanes(rows + r * n + 16 * i);
-  for (int i = 0; i < kLanes; ++i) lanes(y + 16 * i) = sum[i];
+    for (int i = 0; i < kLanes; ++i) sum[i] += p[r] * load(rows + r * n + 16 * i);
+  for (int i = 0; i < kLanes; ++i) store(y + 16 * i, sum[i]);
 }
 
 }  // namespace
@@ -74,7 +79,7 @@ LILY_REF_CLONES void add_weighted_rows(const float* p, const float* rows, std::i
 
 LILY_REF_CLONES void add_scaled(float* y, float s, const float* x, std::int64_t n) {
   LILY_DCHECK(n % 16 == 0);
-  for (std::int64_t i = 0; i < n; i += 16) lanes(y + i) += s * lanes(x + i);
+  for (std::int64_t i = 0; i < n; i += 16) store(y + i, load(y + i) + s * load(x + i));
 }
 
 LILY_REF_CLONES void dequantise(const std::byte* codes, const std::byte* scales, const std::byte* biases, int bits,

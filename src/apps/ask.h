@@ -48,7 +48,7 @@ Result<Reply> ask(const api::LoadedModel& model, Request request, const AskOptio
 Result<Request> make_request(const api::LoadedModel& model, const std::vector<ChatMessage>& messages,
                              const json::Array& tools, bool thinking, std::int64_t max_tokens);
 
-json::Object usage_json(const Reply& reply);        // as in the OpenAI API
+json::Object usage_json(const Reply& reply);  // as in the OpenAI API
 json::Object timings_json(const Reply& reply, double load_seconds);
 std::string stats_line(const Reply& reply);
 

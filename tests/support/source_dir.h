@@ -1,5 +1,5 @@
-// Where the repository lies: its data is read by tests. LILY_SOURCE_DIR in the environment wins over the folder that the
-// tests were built from, for programs that were built on another machine.
+// Where the repository lies: its data is read by tests. LILY_SOURCE_DIR in the environment wins over the folder that
+// the tests were built from, for programs that were built on another machine.
 #pragma once
 
 #include <cstdlib>

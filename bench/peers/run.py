@@ -4,8 +4,9 @@
     bench/peers/run.py --model DIR --gguf FILE --llama-bench PATH [--mlx-python PYTHON] --out docs/benchmarks/NAME
 
 Same shape on every side: DIR is an MLX checkpoint (lily and mlx-lm read its bytes), FILE is tools/gguf/write_random.py's
-for llama.cpp. Prefill is timed alone, decode alone behind a context of the given length. Each peer gets its best thread
-count of those tried. Figures are medians; docs/bench.md says what differs between the sides. Writes NAME.json and NAME.md.
+for llama.cpp. Prefill is timed alone, decode alone behind a context of the given length. llama.cpp tries every thread
+count and micro-batch once for each row and is then measured with the best. Figures are medians; docs/bench.md says what
+differs between the sides. Writes NAME.json and NAME.md after each side; a side that fails stands there with its reason.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -31,11 +33,16 @@ def wait_until_quiet(limit):
     sys.exit(f"the machine does not come to rest (load average {os.getloadavg()[0]:.2f}, wanted {limit})")
 
 
+class Failed(Exception):
+    """A command of a side that did not end well."""
+
+
 def run(command):
     print("$ " + " ".join(command), file=sys.stderr)
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:
-        sys.exit(f"failed with {done.returncode}: {' '.join(command)}")
+        how = signal.Signals(-done.returncode).name if done.returncode < 0 else f"exit status {done.returncode}"
+        raise Failed(f"{how} of `{shown(command)}`")
     return done.stdout
 
 
@@ -64,22 +71,29 @@ def measure_lily(args, threads):
 
 
 def measure_llama(args):
-    sizes = args.prefill_list
-    threads = ",".join(str(t) for t in args.thread_list)
-    common = [args.llama_bench, "-m", args.gguf, "-t", threads, "-r", str(args.repeats), "-o", "json"]
-    prefill = common + ["-p", ",".join(map(str, sizes)), "-n", "0"]
-    decode = common + ["-p", "0", "-n", str(args.decode_tokens), "-d", args.contexts_plain]
-    best = {}
-    for command in (prefill, decode):
-        for test in json.loads(run(command)):
-            row = ("prefill", test["n_prompt"]) if test["n_prompt"] else ("decode", test["n_depth"])
-            rate = spread(test["samples_ts"]) | {"threads": test["n_threads"]}
-            if row not in best or rate["median"] > best[row]["median"]:
-                best[row] = rate
+    common = [args.llama_bench, "-m", args.gguf, "-b", str(max([2048] + args.ubatch_list)), "-o", "json"]
+    tests = {"prefill": (args.prefill_list, lambda n: ["-p", n, "-n", "0"], args.ubatch_list),
+             "decode": (args.context_list, lambda n: ["-p", "0", "-n", str(args.decode_tokens), "-d", n], args.ubatch_list[:1])}
+    rows, command = {}, []
+    for kind, (sizes, what, ubatches) in tests.items():
+        settings = {size: (args.thread_list[0], ubatches[0]) for size in sizes}
+        if len(args.thread_list) * len(ubatches) > 1:  # one load of the model serves all trials of a command
+            trials = run(common + what(listed(sizes)) + ["-t", listed(args.thread_list), "-ub", listed(ubatches), "-r", "1", "--no-warmup"])
+            for trial in sorted(json.loads(trials), key=lambda t: t["avg_ts"]):
+                settings[trial["n_prompt"] or trial["n_depth"]] = (trial["n_threads"], trial["n_ubatch"])
+        for threads, ubatch in sorted(set(settings.values())):
+            chosen = [size for size in sizes if settings[size] == (threads, ubatch)]
+            command = common + what(listed(chosen)) + ["-t", str(threads), "-ub", str(ubatch), "-r", str(args.repeats)]
+            for test in json.loads(run(command)):
+                rows[kind, test["n_prompt"] or test["n_depth"]] = spread(test["samples_ts"]) | {"threads": threads, "ubatch": ubatch}
     version = subprocess.run([args.llama_bench, "--version"], capture_output=True, text=True)
     found = re.search(r"version: (.+)", version.stdout + version.stderr)
     label = args.llama_version or (found[1] if found else "unknown")
-    return {"name": "llama.cpp", "version": label, "rows": best, "command": shown(decode)}
+    return {"name": "llama.cpp", "version": label, "rows": rows, "command": shown(command)}
+
+
+def listed(values):
+    return ",".join(map(str, values))
 
 
 def measure_mlx(args):
@@ -102,7 +116,10 @@ def plain(size):
 
 
 def cell(rate):
-    return f"{rate['median']:.2f} ({rate['min']:.2f}–{rate['max']:.2f})" if rate else "–"
+    if not rate:
+        return "–"
+    setting = f"; {rate['threads']} threads, ubatch {rate['ubatch']}" if "ubatch" in rate else ""
+    return f"{rate['median']:.2f} ({rate['min']:.2f}–{rate['max']:.2f}{setting})"
 
 
 def markdown(sides, head):
@@ -115,7 +132,9 @@ def markdown(sides, head):
              f"{record['read_bytes_per_second'] / 1e9:.1f} GB/s.",
              f"lily: {record['backend']['description']}; checkpoint `{record['model']['fingerprint'][:16]}`; loaded in "
              f"{record['load']['seconds']:.1f} s.", ""]
-    lines += [f"- {side['name']} {side['version']}: `{side['command']}`" for side in sides]
+    for side in sides:
+        what = f"failed: {side['error']}" if "error" in side else f"`{side['command']}`"
+        lines.append(f"- {side['name']} {side['version']}: {what}")
     lines += ["", "Tokens a second: median (least–most).", "",
               "| | tokens | " + " | ".join(s["name"] for s in sides) + " | of the read bandwidth | "
               + " | ".join(f"lily / {s['name']}" for s in sides[1:]) + " |",
@@ -148,13 +167,14 @@ def parse_arguments():
     parser.add_argument("--decode-tokens", type=int, default=16)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", help="thread counts to try (default: half of the cores, and all)")
+    parser.add_argument("--ubatch", default="512,2048", help="llama.cpp's micro-batches to try")
     parser.add_argument("--activations", choices=["int16", "int8"])
     parser.add_argument("--max-load", type=float, default=1.0)
     parser.add_argument("--out", help="write OUT.json and OUT.md")
     args = parser.parse_args()
     args.prefill_list = [plain(s) for s in args.prefill.split(",")]
     args.context_list = [plain(s) for s in args.contexts.split(",")]
-    args.contexts_plain = ",".join(map(str, args.context_list))
+    args.ubatch_list = [plain(u) for u in args.ubatch.split(",")]
     cores = len(os.sched_getaffinity(0))
     args.thread_list = [int(t) for t in args.threads.split(",")] if args.threads else sorted({max(1, cores // 2), cores})
     return args
@@ -164,19 +184,32 @@ def main():
     args = parse_arguments()
     head = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             "load_before": wait_until_quiet(args.max_load)}
-    sides = [measure_lily(args, max(args.thread_list))]
+    sides = []
+    measures = [("lily", lambda args: measure_lily(args, max(args.thread_list)))]
     if args.gguf and args.llama_bench:
-        sides.append(measure_llama(args))
+        measures.append(("llama.cpp", measure_llama))
     if args.mlx_python:
-        sides.append(measure_mlx(args))
-    text = markdown(sides, head)
-    print(text)
-    if args.out:
-        out = pathlib.Path(args.out)
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.with_name(out.name + ".md").write_text(text)
-        out.with_name(out.name + ".json").write_text(json.dumps({**head, "sides": [to_json(s) for s in sides]}, indent=1) + "\n")
+        measures.append(("mlx-lm", measure_mlx))
+    for name, measure in measures:
+        try:
+            sides.append(measure(args))
+        except Failed as error:
+            if not sides:
+                sys.exit(f"lily failed: {error}")
+            sides.append({"name": name, "version": "", "rows": {}, "error": str(error), "command": ""})
+        write(args, head, sides)
+    print(markdown(sides, head))
+    return any("error" in side for side in sides)
+
+
+def write(args, head, sides):
+    if not args.out:
+        return
+    out = pathlib.Path(args.out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.with_name(out.name + ".md").write_text(markdown(sides, head))
+    out.with_name(out.name + ".json").write_text(json.dumps({**head, "sides": [to_json(s) for s in sides]}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -128,6 +128,26 @@ RequestHead take_head(const http::request_parser<http::string_body>& parser) {
   return head;
 }
 
+// A large body's part of the budget for arriving bytes, held while it is being read.
+class ArrivingBytes {
+ public:
+  ArrivingBytes(ServerCore& core, std::size_t bytes) : core_(core) {
+    if (bytes <= core.limits.small_body_bytes) return;
+    fits_ = core.arriving_bytes + bytes <= core.limits.arriving_bytes;
+    if (fits_) core.arriving_bytes += bytes_ = bytes;
+  }
+  ~ArrivingBytes() { core_.arriving_bytes -= bytes_; }
+  ArrivingBytes(const ArrivingBytes&) = delete;
+  ArrivingBytes& operator=(const ArrivingBytes&) = delete;
+
+  bool fits() const { return fits_; }
+
+ private:
+  ServerCore& core_;
+  bool fits_ = true;
+  std::size_t bytes_ = 0;
+};
+
 class HttpConnection;
 
 class HttpExchange final : public Exchange {
@@ -309,6 +329,8 @@ class HttpConnection final : public Connection {
     if (parser.is_done()) co_return Refusal{};
     if (parser.content_length().value_or(0) > limit)
       co_return Refusal{413, fmt::format("the request body is larger than {} bytes", limit)};
+    const ArrivingBytes share(*core_, parser.content_length().value_or(limit));
+    if (!share.fits()) co_return Refusal{503, "too many large requests are arriving at once; try again later"};
     parser.body_limit(limit);
     arm(core_->limits.body_timeout);
     if (!head.http_1_0 && !head.values("Expect").empty()) {

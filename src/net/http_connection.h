@@ -23,6 +23,7 @@ struct ServerCore {
   Limits limits;
   Application* application = nullptr;
   bool draining = false;
+  std::size_t arriving_bytes = 0;  // of large bodies, as announced
   std::set<std::shared_ptr<Connection>> connections;
 
   std::mutex mutex;

@@ -219,6 +219,32 @@ TEST_F(HttpServerTest, H08BodiesOverTheLimitAreCutOff) {
   EXPECT_EQ(ask(head + "1ffffffffffffffff\r\n").status, 400);
 }
 
+TEST_F(HttpServerTest, LargeBodiesThatArriveTogetherShareABudget) {
+  start({.body_bytes = 1000, .small_body_bytes = 10, .arriving_bytes = 1500});
+  const std::string head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n\r\n";
+  const std::string large = post(std::string(600, 'x'));
+  {
+    RawClient leaves(port());
+    leaves.send(head);
+    EXPECT_EQ(leaves.receive().status, 100);  // its share is taken
+    EXPECT_EQ(ask(large).status, 503);
+    EXPECT_EQ(ask(post(std::string(10, 'x'))).status, 200);
+    EXPECT_EQ(ask(post(std::string(500, 'x'))).status, 200);
+  }
+  RawClient slow(port());
+  int status = 503;
+  for (int i = 0; i < 200 && status == 503; ++i) {  // until the server has noticed that the first client left
+    std::this_thread::sleep_for(10ms);
+    status = ask(large).status;
+  }
+  EXPECT_EQ(status, 200);
+  slow.send(head);
+  EXPECT_EQ(slow.receive().status, 100);
+  EXPECT_EQ(ask(large).status, 503);
+  EXPECT_EQ(slow.ask(std::string(1000, 'y')).status, 200);
+  EXPECT_EQ(ask(large).status, 200);
+}
+
 TEST_F(HttpServerTest, LargeHeadsAreRefused) {
   start({.head_bytes = 4096});
   EXPECT_EQ(ask("GET / HTTP/1.1\r\nHost: a\r\nX: " + std::string(5000, 'x') + "\r\n\r\n").status, 431);

@@ -69,7 +69,7 @@ class Generator:
             return [self.value(depth + 1) for _ in range(self.rng.randrange(4))]
         return {self.text() or "k": self.value(depth + 1) for _ in range(self.rng.randrange(4))}
 
-    def tool(self):
+    def tool(self):  # case T11: odd schemas, members in any order, which the prompt keeps
         function = {"name": self.rng.choice(("add", "a.b-c/d", "é", "\U0001f98a", "</tool_call>")), "description": self.text()}
         if self.rng.random() < 0.8:
             members = [("type", "object"), ("properties", {"x": self.value(), "y": {"anyOf": [{"$ref": "#/$defs/q"}]}}),

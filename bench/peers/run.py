@@ -55,18 +55,19 @@ def spread(samples):
     return {"median": statistics.median(samples), "min": min(samples), "max": max(samples)}
 
 
-def measure_lily(args, threads):
+def measure_lily(args, threads, activations):
     command = [args.lily, "bench", "--model", args.model, "--prefill", args.prefill, "--contexts", args.contexts,
                "--repeats", str(args.repeats), "--decode-tokens", str(args.decode_tokens), "--json", "-"]
     if threads:
         command += ["--threads", str(threads)]
-    if args.activations:
-        command += ["--activations", args.activations]
+    if activations:
+        command += ["--activations", activations]
     record = json.loads(run(command))
     record["command"] = shown(command)
     rows = {("prefill", r["tokens"]): r["tokens_per_second"] for r in record["prefill"]}
     rows |= {("decode", r["context"]): r["tokens_per_second"] for r in record["decode"]}
-    return {"name": "lily", "version": f"{record['version']} ({record['commit']})", "rows": rows, "record": record,
+    name = f"lily {activations}" if activations else "lily"
+    return {"name": name, "version": f"{record['version']} ({record['commit']})", "rows": rows, "record": record,
             "command": shown(command)}
 
 
@@ -123,8 +124,9 @@ def cell(rate):
 
 
 def markdown(sides, head):
-    lily = sides[0]
-    record = lily["record"]
+    ours = [side for side in sides if "record" in side]
+    peers = [side for side in sides if "record" not in side]
+    record = ours[0]["record"]
     machine = record["machine"]
     lines = [f"# {record['model']['shape']} on {machine['cpu']}, {machine['cores']} cores", "",
              f"Measured {head['date']}. {machine['system']}, {machine['memory_bytes'] / 1e9:.0f} GB; load average before "
@@ -136,15 +138,17 @@ def markdown(sides, head):
         what = f"failed: {side['error']}" if "error" in side else f"`{side['command']}`"
         lines.append(f"- {side['name']} {side['version']}: {what}")
     lines += ["", "Tokens a second: median (least–most).", "",
-              "| | tokens | " + " | ".join(s["name"] for s in sides) + " | of the read bandwidth | "
-              + " | ".join(f"lily / {s['name']}" for s in sides[1:]) + " |",
-              "|---|---:|" + "---:|" * (2 * len(sides))]
-    shares = {("decode", r["context"]): r["bandwidth_share"] for r in record["decode"]}
-    for row, rate in lily["rows"].items():
-        ratios = [f"{rate['median'] / s['rows'][row]['median']:.2f}" if row in s["rows"] else "–" for s in sides[1:]]
-        share = f"{100 * shares[row]:.0f} %" if row in shares else ""
-        lines.append(f"| {row[0]} | {row[1]} | " + " | ".join(cell(s["rows"].get(row)) for s in sides)
-                     + f" | {share} | " + " | ".join(ratios) + " |")
+              "| | tokens | " + " | ".join(s["name"] for s in sides) + " | "
+              + " | ".join([f"{s['name']}: of the read bandwidth" for s in ours]
+                           + [f"{s['name']} / {p['name']}" for p in peers for s in ours]) + " |"]
+    lines.append("|---|" + "---:|" * (1 + len(sides) + len(ours) * (1 + len(peers))))
+    shares = [{("decode", r["context"]): r["bandwidth_share"] for r in s["record"]["decode"]} for s in ours]
+    for row in ours[0]["rows"]:
+        cells = [cell(s["rows"].get(row)) for s in sides]
+        cells += [f"{100 * share[row]:.0f} %" if row in share else "" for share in shares]
+        cells += [f"{s['rows'][row]['median'] / p['rows'][row]['median']:.2f}" if row in p["rows"] else "–"
+                  for p in peers for s in ours]
+        lines.append(f"| {row[0]} | {row[1]} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -168,7 +172,7 @@ def parse_arguments():
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", help="thread counts to try (default: half of the cores, and all)")
     parser.add_argument("--ubatch", default="512,2048", help="llama.cpp's micro-batches to try")
-    parser.add_argument("--activations", choices=["int16", "int8"])
+    parser.add_argument("--activations", help="lily's, a side for each: int16,int8 (default: lily's default)")
     parser.add_argument("--max-load", type=float, default=1.0)
     parser.add_argument("--out", help="write OUT.json and OUT.md")
     args = parser.parse_args()
@@ -185,7 +189,8 @@ def main():
     head = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             "load_before": wait_until_quiet(args.max_load)}
     sides = []
-    measures = [("lily", lambda args: measure_lily(args, max(args.thread_list)))]
+    measures = [("lily", lambda args, kind=kind: measure_lily(args, max(args.thread_list), kind))
+                for kind in (args.activations or "").split(",")]
     if args.gguf and args.llama_bench:
         measures.append(("llama.cpp", measure_llama))
     if args.mlx_python:

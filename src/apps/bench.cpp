@@ -10,6 +10,7 @@
 #include "apps/ask.h"
 #include "apps/bench_backend.h"
 #include "apps/bench_costs.h"
+#include "apps/bench_http.h"
 #include "apps/bench_record.h"
 #include "apps/bench_speed.h"
 #include "backend/cpu/bandwidth.h"
@@ -19,12 +20,14 @@
 namespace lily::apps {
 namespace {
 
+constexpr std::int64_t kRoomForTemplate = 256;  // around the message of the HTTP row
+
 struct SpeedResult {
   double load_seconds = 0;
   double bandwidth = 0;  // bytes a second, read by the same threads in the same run
   std::vector<PrefillRow> prefill;
   std::vector<DecodeRow> decode;
-  std::optional<PrefillRow> first_token;
+  std::optional<PrefillRow> first_token, http_first_token;
 };
 
 // Rates: the fastest run has the fewest seconds.
@@ -34,7 +37,7 @@ Spread per_second(double amount, const Spread& seconds) {
 
 double total_runs(const BenchOptions& options) {
   const double rows =
-      static_cast<double>(options.prefill.size() + options.contexts.size() * options.batches.size()) + 1;
+      static_cast<double>(options.prefill.size() + options.contexts.size() * options.batches.size()) + 2;
   return rows * (options.repeats + 1);
 }
 
@@ -46,9 +49,9 @@ Result<void> check_sizes(const BenchOptions& options, const Shape& shape) {
     }
   }
   for (const std::int64_t n : options.contexts) {
-    if (n + options.decode_tokens > shape.max_positions) {
+    if (n + 1 + options.decode_tokens > shape.max_positions) {
       return fail(ErrorCode::InvalidArgument, "--contexts {} and {} steps more: {} goes up to {} tokens", n,
-                  options.decode_tokens, shape.name, shape.max_positions);
+                  options.decode_tokens + 1, shape.name, shape.max_positions);
     }
   }
   return {};
@@ -82,7 +85,12 @@ Result<SpeedResult> measure(const BenchOptions& options, const BenchModel& model
   }
   if (!options.prefill.empty()) {
     const std::int64_t shortest = *std::min_element(options.prefill.begin(), options.prefill.end());
-    LILY_TRY(result.first_token, measure_first_token(std::move(backend), plan, shortest));
+    EngineOptions engine_options;
+    engine_options.max_seq = std::min(shortest + kRoomForTemplate, model.checkpoint->max_positions());
+    engine_options.cache_bytes = 0;
+    LILY_TRY(const auto engine, Engine::create(std::move(backend), engine_options));
+    LILY_TRY(result.first_token, measure_first_token(*engine, plan, shortest));
+    LILY_TRY(result.http_first_token, measure_http_first_token(*engine, model, plan, shortest));
   }
   return result;
 }
@@ -118,6 +126,10 @@ json::Array decode_json(const SpeedResult& result, const Shape& shape) {
   return out;
 }
 
+json::Object first_token_json(const PrefillRow& row, std::string_view through) {
+  return {{"tokens", row.tokens}, {"through", through}, {"seconds", to_json(row.seconds)}};
+}
+
 json::Object speed_record(const BenchOptions& options, const BenchModel& model, const Shape& shape, json::Object head,
                           const SpeedResult& result) {
   json::Object record = std::move(head);
@@ -129,10 +141,10 @@ json::Object speed_record(const BenchOptions& options, const BenchModel& model, 
                    {"bytes_per_second", static_cast<double>(model.checkpoint->text_bytes()) / result.load_seconds}};
   record["prefill"] = prefill_json(result.prefill, shape);
   record["decode"] = decode_json(result, shape);
-  if (result.first_token) {
-    record["first_token"] = json::Array{
-        json::Object{{"tokens", result.first_token->tokens}, {"seconds", to_json(result.first_token->seconds)}}};
-  }
+  json::Array first_token;
+  if (result.first_token) first_token.push_back(first_token_json(*result.first_token, "engine"));
+  if (result.http_first_token) first_token.push_back(first_token_json(*result.http_first_token, "http"));
+  record["first_token"] = std::move(first_token);
   return record;
 }
 
@@ -167,11 +179,11 @@ void print_speed(const json::Object& record) {
                number(rate, "max"), fmt::format("{:.1f} GB/s", number(row, "bytes_per_second") / 1e9),
                100 * number(row, "bandwidth_share"));
   }
-  if (!record.contains("first_token")) return;
   for (const auto& row : record.at("first_token").as_array()) {
-    fmt::print("{:<12}{:>9}{:>7}{:>10}  {:.3f} s (least {:.3f}, most {:.3f}) through the engine\n", "first token",
-               integer(row, "tokens"), "", "", number(row.as_object().at("seconds"), "median"),
-               number(row.as_object().at("seconds"), "min"), number(row.as_object().at("seconds"), "max"));
+    const auto& seconds = row.as_object().at("seconds");
+    fmt::print("{:<12}{:>9}{:>7}{:>10}  {:.3f} s (least {:.3f}, most {:.3f}) through {}\n", "first token",
+               integer(row, "tokens"), "", "", number(seconds, "median"), number(seconds, "min"),
+               number(seconds, "max"), row.as_object().at("through").as_string().c_str());
   }
 }
 

@@ -4,8 +4,6 @@
 #include <chrono>
 #include <future>
 
-#include "engine/engine.h"
-
 namespace lily::apps {
 namespace {
 
@@ -54,16 +52,17 @@ Result<std::vector<std::shared_ptr<const Snapshot>>> make_contexts(Backend& back
 Result<double> time_decode(Backend& backend, const SpeedPlan& plan,
                            const std::vector<std::shared_ptr<const Snapshot>>& contexts, std::int64_t context) {
   const std::size_t batch = contexts.size();
-  const auto steps = static_cast<std::size_t>(plan.decode_steps);
+  const auto steps = static_cast<std::size_t>(plan.decode_steps) + 1;
   const auto fed = random_tokens(batch * steps, plan.n_tokens, 7777);
   std::vector<std::unique_ptr<Sequence>> sequences;
   for (const auto& snapshot : contexts) {
-    LILY_TRY(auto sequence, backend.restore(*snapshot, context + plan.decode_steps));
+    LILY_TRY(auto sequence, backend.restore(*snapshot, context + plan.decode_steps + 1));
     sequences.push_back(std::move(sequence));
   }
   std::vector<StepItem> items(batch);
-  const auto start = Clock::now();
+  auto start = Clock::now();
   for (std::size_t step = 0; step < steps; ++step) {
+    if (step == 1) start = Clock::now();  // the first step copies what it shares with the snapshot
     for (std::size_t i = 0; i < batch; ++i) {
       items[i] = {.sequence = sequences[i].get(), .tokens = {&fed[step * batch + i], 1}, .want = Want::Greedy};
     }
@@ -123,18 +122,13 @@ Result<DecodeRow> measure_decode(Backend& backend, const SpeedPlan& plan, std::i
       .context = context, .batch = batch, .steps = plan.decode_steps, .seconds = spread_of(std::move(seconds))};
 }
 
-Result<PrefillRow> measure_first_token(std::unique_ptr<Backend> backend, const SpeedPlan& plan, std::int64_t tokens) {
-  EngineOptions options;
-  options.max_seq = tokens + 1;
-  options.cache_bytes = 0;
-  LILY_TRY(const auto engine, Engine::create(std::move(backend), options));
+Result<PrefillRow> measure_first_token(Engine& engine, const SpeedPlan& plan, std::int64_t tokens) {
   std::vector<double> seconds;
   for (int i = 0; i <= plan.repeats; ++i) {
     Request request{.prompt = random_tokens(static_cast<std::size_t>(tokens), plan.n_tokens, 0), .max_tokens = 1};
-    request.use_cache = false;
     const auto sink = std::make_shared<FirstTokenSink>();
     const auto start = Clock::now();
-    LILY_TRY_VOID(engine->submit(std::move(request), sink));
+    LILY_TRY_VOID(engine.submit(std::move(request), sink));
     LILY_TRY(const Clock::time_point first, sink->wait());
     if (i > 0) seconds.push_back(std::chrono::duration<double>(first - start).count());
     plan.on_run();

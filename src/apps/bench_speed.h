@@ -6,6 +6,7 @@
 
 #include "apps/bench_backend.h"
 #include "apps/bench_record.h"
+#include "engine/engine.h"
 
 namespace lily::apps {
 
@@ -32,7 +33,7 @@ struct SpeedPlan {
 Result<PrefillRow> measure_prefill(Backend& backend, const SpeedPlan& plan, std::int64_t tokens);
 Result<DecodeRow> measure_decode(Backend& backend, const SpeedPlan& plan, std::int64_t context, int batch);
 
-// Seconds from submitting a prompt to its first token, nothing cached. Takes the backend.
-Result<PrefillRow> measure_first_token(std::unique_ptr<Backend> backend, const SpeedPlan& plan, std::int64_t tokens);
+// Seconds from submitting a prompt to its first token. The engine should have no cache.
+Result<PrefillRow> measure_first_token(Engine& engine, const SpeedPlan& plan, std::int64_t tokens);
 
 }  // namespace lily::apps

@@ -4,8 +4,10 @@
 //    else was in the step, or on whether a prefix came from a snapshot.
 //  - step() is called from one thread at a time. Everything else that a backend hands out may be destroyed on any
 //  thread.
-//  - A step that fails with OutOfMemory has run nothing: memory is taken before work starts, and all its sequences
-//    are as before. A step that fails otherwise leaves the sequences in it unusable, others untouched.
+//  - A step that fails with OutOfMemory has run nothing: memory is taken before work starts, that of its marks too, and
+//    all its sequences are as before. A step that fails otherwise leaves the sequences in it unusable, others
+//    untouched.
+//  - A snapshot from a mark equals the one that snapshot() would have given, had a step ended there.
 #pragma once
 
 #include <cstdint>
@@ -50,12 +52,19 @@ enum class Want : std::uint8_t {
   AllLogits,   // [n_tokens, V] into `logits`
 };
 
+// Asks for a snapshot while an item's tokens run.
+struct SnapshotMark {
+  std::int64_t at = 0;                         // tokens of the item that it has seen, in [1, tokens.size()]
+  std::shared_ptr<const Snapshot> snapshot{};  // out, if the step succeeds
+};
+
 struct StepItem {
   Sequence* sequence = nullptr;
   std::span<const TokenId> tokens;  // at least one; prefill chunks and decode tokens may mix in a step
   Want want = Want::Nothing;
-  std::span<float> logits{};  // caller's memory for LastLogits/AllLogits; masked rows hold -infinity
-  TokenId greedy = -1;        // out, for Want::Greedy; -1 if any logit was NaN
+  std::span<float> logits{};        // caller's memory for LastLogits/AllLogits; masked rows hold -infinity
+  TokenId greedy = -1;              // out, for Want::Greedy; -1 if any logit was NaN
+  std::span<SnapshotMark> marks{};  // caller's; `at` ascends, none twice
 };
 
 struct BackendOptions {

@@ -15,12 +15,17 @@
 #include "backend/cpu/kernels.h"
 #include "backend/ref/ref_backend.h"
 #include "ops/logits.h"
+#include "support/backend_support.h"
 #include "support/random_weights.h"
 
 namespace lily {
 namespace {
 
-using Logits = std::vector<float>;
+using testing::create;
+using testing::expect_same;
+using testing::IsaOverride;
+using testing::Logits;
+using testing::run;
 
 const testing::RandomWeights& random_model() {
   static const testing::RandomWeights weights(kLilyTiny, 7);
@@ -37,39 +42,6 @@ std::unique_ptr<Backend> make_cpu(const BackendOptions& options = two_threads())
   auto backend = cpu::make_backend(kLilyTiny, random_model().weights(), "random", options);
   if (!backend) ADD_FAILURE() << backend.error().message;
   return std::move(*backend);
-}
-
-// Sets LILY_CPU_ISA for one scope.
-class IsaOverride {
- public:
-  explicit IsaOverride(const char* isa) { setenv("LILY_CPU_ISA", isa, 1); }
-  ~IsaOverride() { unsetenv("LILY_CPU_ISA"); }
-};
-
-std::unique_ptr<Sequence> create(Backend& backend, std::int64_t capacity) {
-  auto sequence = backend.create(capacity);
-  EXPECT_TRUE(sequence);
-  return std::move(*sequence);
-}
-
-// Runs tokens[begin, end) in steps of at most `chunk`; returns the logits of all of them.
-Logits run(Backend& backend, Sequence& sequence, std::span<const TokenId> tokens, std::size_t chunk) {
-  Logits all(tokens.size() * kLilyTiny.vocab);
-  for (std::size_t i = 0; i < tokens.size(); i += chunk) {
-    const std::size_t n = std::min(chunk, tokens.size() - i);
-    StepItem item{.sequence = &sequence,
-                  .tokens = tokens.subspan(i, n),
-                  .want = Want::AllLogits,
-                  .logits = std::span(all).subspan(i * kLilyTiny.vocab, n * kLilyTiny.vocab)};
-    const auto done = backend.step({&item, 1});
-    EXPECT_TRUE(done) << done.error().message;
-  }
-  return all;
-}
-
-Logits run(Backend& backend, std::span<const TokenId> tokens, std::size_t chunk) {
-  auto sequence = create(backend, std::ssize(tokens));
-  return run(backend, *sequence, tokens, chunk);
 }
 
 // Mean over rows of |got - want| / |want| in the 2-norm.
@@ -97,11 +69,6 @@ TEST(CpuBackend, AgreesWithTheReference) {
     // Random experts are unlike each other: one near tie in the router that int8 flips moves a whole row of logits.
     EXPECT_LT(error, std::string(activations) == "int16" ? 5e-3 : 0.4);
   }
-}
-
-void expect_same(const Logits& got, const Logits& want, const std::string& what) {
-  ASSERT_EQ(got.size(), want.size());
-  EXPECT_EQ(std::memcmp(got.data(), want.data(), got.size() * sizeof(float)), 0) << what;
 }
 
 TEST(CpuBackend, SameBitsOnEveryInstructionSet) {
@@ -227,6 +194,15 @@ TEST(CpuBackend, ASnapshotContinuesWithTheSameBits) {
   }
 }
 
+std::vector<const void*> pages_of(const Snapshot& snapshot) {
+  std::vector<const void*> found;
+  snapshot.visit_pages([&](const void* page, std::size_t bytes) {
+    EXPECT_GT(bytes, 0u);
+    found.push_back(page);
+  });
+  return found;
+}
+
 TEST(CpuBackend, SnapshotsShareWholePages) {
   auto cpu = make_cpu();
   const auto tokens = testing::random_tokens(200, kLilyTiny.vocab, 9);
@@ -235,20 +211,27 @@ TEST(CpuBackend, SnapshotsShareWholePages) {
   const auto before = *cpu->snapshot(*sequence);
   run(*cpu, *sequence, std::span(tokens).subspan(130), 70);
   const auto after = *cpu->snapshot(*sequence);
-  const auto pages = [](const Snapshot& snapshot) {
-    std::vector<const void*> found;
-    snapshot.visit_pages([&](const void* page, std::size_t bytes) {
-      EXPECT_GT(bytes, 0u);
-      found.push_back(page);
-    });
-    return found;
-  };
-  const auto a = pages(*before), b = pages(*after);
+  const auto a = pages_of(*before), b = pages_of(*after);
   ASSERT_EQ(a.size(), 3u);
   ASSERT_EQ(b.size(), 4u);
   EXPECT_EQ(a[0], b[0]);
   EXPECT_EQ(a[1], b[1]);
   EXPECT_NE(a[2], b[2]);  // written on after the first snapshot: a copy
+}
+
+TEST(CpuBackend, SnapshotsInsideAStepShareTheirPages) {
+  auto cpu = make_cpu();
+  const auto tokens = testing::random_tokens(100, kLilyTiny.vocab, 9);
+  auto sequence = create(*cpu, 200);
+  std::vector<SnapshotMark> marks{{.at = 10}, {.at = 20}, {.at = 70}};
+  StepItem item{.sequence = sequence.get(), .tokens = tokens, .marks = marks};
+  ASSERT_TRUE(cpu->step({&item, 1}));
+  EXPECT_EQ(pages_of(*marks[0].snapshot), pages_of(*marks[1].snapshot));
+  const auto last = pages_of(*marks[2].snapshot);
+  ASSERT_EQ(last.size(), 2u);
+  EXPECT_EQ(last[0], pages_of(*marks[0].snapshot).front());
+  run(*cpu, *sequence, tokens, 100);
+  EXPECT_NE(pages_of(**cpu->snapshot(*sequence))[1], last[1]);  // the sequence goes on in a copy
 }
 
 TEST(CpuBackend, DamagedSavedStatesAreRefused) {

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/state.h"
@@ -87,15 +88,33 @@ class CpuBackend final : public Backend {
     for (const StepItem& item : items) {
       LILY_CHECK(item.sequence != nullptr && !item.tokens.empty());
       for (const StepItem& other : items) LILY_CHECK(&other == &item || other.sequence != item.sequence);
+      std::int64_t previous = 0;
+      for (const SnapshotMark& mark : item.marks) {
+        LILY_CHECK(mark.at > previous && mark.at <= std::ssize(item.tokens));
+        previous = mark.at;
+      }
       n_tokens += std::ssize(item.tokens);
     }
     LILY_CHECK(n_tokens <= parts_.max_batch_tokens);
     if (items.empty()) return {};
     return within_memory("a step", [&]() -> Result<void> {
-      for (const StepItem& item : items)
-        LILY_TRY_VOID(static_cast<CpuSequence*>(item.sequence)->prepare(std::ssize(item.tokens)));
-      LILY_TRY_VOID(step_.run(items));
-      for (const StepItem& item : items) static_cast<CpuSequence*>(item.sequence)->advance(std::ssize(item.tokens));
+      std::vector<std::shared_ptr<CpuSnapshot>> taken;  // at the marks of all items
+      std::vector<float*> mark_states;
+      for (const StepItem& item : items) {
+        auto& sequence = static_cast<CpuSequence&>(*item.sequence);
+        LILY_TRY_VOID(sequence.prepare(std::ssize(item.tokens)));
+        for (const SnapshotMark& mark : item.marks) {
+          LILY_TRY(auto snapshot, CpuSnapshot::make_ahead(sequence, sequence.length() + mark.at));
+          mark_states.push_back(snapshot->recurrent());
+          taken.push_back(std::move(snapshot));
+        }
+      }
+      LILY_TRY_VOID(step_.run(items, mark_states));
+      auto next = taken.begin();
+      for (const StepItem& item : items) {
+        static_cast<CpuSequence*>(item.sequence)->advance(std::ssize(item.tokens));
+        for (SnapshotMark& mark : item.marks) mark.snapshot = std::move(*next++);
+      }
       return {};
     });
   }

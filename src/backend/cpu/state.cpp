@@ -33,6 +33,19 @@ Result<std::shared_ptr<AlignedMemory>> make_memory(std::size_t bytes, const Alig
   return std::make_shared<AlignedMemory>(std::move(memory));
 }
 
+// Zeroes the positions of a page from `first` on; the page need not be aligned.
+void clear_positions(const StateLayout& layout, std::byte* page, std::int64_t first) {
+  constexpr std::size_t kElement = sizeof(std::uint16_t), kKeyRow = kPageTokens * kElement;
+  const std::size_t head_bytes = layout.head_elements * kElement;
+  const std::size_t kept_bytes = static_cast<std::size_t>(first) * (head_bytes / kPageTokens);
+  for (std::byte* keys = page; keys != page + layout.page_bytes; keys += 2 * head_bytes) {
+    for (std::byte* row = keys; row != keys + head_bytes; row += kKeyRow)
+      for (int slot = static_cast<int>(first); slot < kPageTokens; ++slot)
+        std::memset(row + static_cast<std::size_t>(paired_index(slot)) * kElement, 0, kElement);
+    std::memset(keys + head_bytes + kept_bytes, 0, head_bytes - kept_bytes);
+  }
+}
+
 }  // namespace
 
 StateLayout::StateLayout(const Shape& s)
@@ -74,9 +87,16 @@ Result<void> CpuSequence::prepare(std::int64_t n_tokens) {
   return {};
 }
 
-CpuSnapshot::CpuSnapshot(const CpuSequence& sequence)
-    : length_(sequence.length_), pages_(sequence.pages_), recurrent_(sequence.recurrent_) {
-  pages_.resize(static_cast<std::size_t>(pages_for(length_)));
+CpuSnapshot::CpuSnapshot(const CpuSequence& sequence) : CpuSnapshot(sequence, sequence.length_, sequence.recurrent_) {}
+
+CpuSnapshot::CpuSnapshot(const CpuSequence& sequence, std::int64_t length, std::shared_ptr<AlignedMemory> recurrent)
+    : length_(length),
+      pages_(sequence.pages_.begin(), sequence.pages_.begin() + pages_for(length)),
+      recurrent_(std::move(recurrent)) {}
+
+Result<std::shared_ptr<CpuSnapshot>> CpuSnapshot::make_ahead(const CpuSequence& sequence, std::int64_t length) {
+  LILY_TRY(auto recurrent, make_memory(sequence.layout_.recurrent_bytes, nullptr, "a snapshot's recurrent state"));
+  return std::shared_ptr<CpuSnapshot>(new CpuSnapshot(sequence, length, std::move(recurrent)));
 }
 
 std::size_t CpuSnapshot::bytes() const {
@@ -110,6 +130,8 @@ std::vector<std::byte> CpuSnapshot::serialize(const StateLayout& layout, std::st
   append(model_key.data(), model_key.size());
   if (recurrent_) append(recurrent_->data(), recurrent_->size());
   for (const auto& page : pages_) append(page->data(), page->size());
+  if (const std::int64_t in_last_page = length_ % kPageTokens; in_last_page > 0)
+    clear_positions(layout, end - layout.page_bytes, in_last_page);
   return out;
 }
 

@@ -2,9 +2,14 @@
 //
 // A page holds keys and values of 64 positions for every attention layer; the recurrent part holds delta memories and
 // convolution tails. Both are reference counted and copied on write: a snapshot takes references, a step copies what
-// others also hold before it writes. So
-//  1. whatever a snapshot refers to is never written again;
-//  2. a step's own pages and recurrent part have exactly one owner, its sequence.
+// others also hold before it writes. A snapshot inside a step (a mark) is made ahead of it: it refers to the pages that
+// the step will fill, and has a recurrent part of its own, which the step writes as the recurrence passes. So
+//  1. positions below a snapshot's length and its recurrent part are never written again, once the step is over in
+//     which it was taken;
+//  2. when a step begins, what it will write has one owner, its sequence; marks of the same step then share the pages.
+// The last page of a snapshot may hold positions beyond its length, of tokens that ran in the same step. They mean
+// nothing there: attention looks at no position that its sequence has not run, which writes it first, and the
+// serialised form leaves them out.
 #pragma once
 
 #include <cstddef>
@@ -36,6 +41,12 @@ struct StateLayout {
   }
   std::size_t head_elements;  // 64 positions x head_dim
   int n_kv_heads;
+
+  // Delta memories of a GDN layer in a recurrent part, in floats; the tail follows after memory_floats.
+  std::size_t memory_offset(int gdn_layer) const {
+    return static_cast<std::size_t>(gdn_layer) * (memory_floats + tail_floats);
+  }
+  std::size_t tail_offset(int gdn_layer) const { return memory_offset(gdn_layer) + memory_floats; }
 };
 
 using Page = AlignedMemory;
@@ -53,11 +64,7 @@ class CpuSequence final : public Sequence {
   void advance(std::int64_t n_tokens) { length_ += n_tokens; }
 
   std::uint16_t* page(std::int64_t index) const { return pages_[static_cast<std::size_t>(index)]->as<std::uint16_t>(); }
-  float* memory(int gdn_layer) const {
-    return recurrent_->as<float>() +
-           static_cast<std::size_t>(gdn_layer) * (layout_.memory_floats + layout_.tail_floats);
-  }
-  float* tail(int gdn_layer) const { return memory(gdn_layer) + layout_.memory_floats; }
+  float* recurrent() const { return recurrent_->as<float>(); }
 
  private:
   friend class CpuSnapshot;
@@ -71,6 +78,10 @@ class CpuSequence final : public Sequence {
 class CpuSnapshot final : public Snapshot {
  public:
   explicit CpuSnapshot(const CpuSequence& sequence);
+  // One of `length` tokens, for a step that will pass that length: the sequence is prepared for the step, which writes
+  // recurrent(). Errors: OutOfMemory.
+  static Result<std::shared_ptr<CpuSnapshot>> make_ahead(const CpuSequence& sequence, std::int64_t length);
+  float* recurrent() { return recurrent_->as<float>(); }
 
   std::int64_t length() const override { return length_; }
   std::size_t bytes() const override;
@@ -85,6 +96,7 @@ class CpuSnapshot final : public Snapshot {
 
  private:
   CpuSnapshot() = default;
+  CpuSnapshot(const CpuSequence& sequence, std::int64_t length, std::shared_ptr<AlignedMemory> recurrent);
 
   std::int64_t length_ = 0;
   std::vector<std::shared_ptr<Page>> pages_;

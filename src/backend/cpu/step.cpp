@@ -28,8 +28,8 @@ Step<S>::Step(Machine machine, std::int64_t max_rows) : m_(machine), counters_(S
 }
 
 template <const Shape& S>
-Result<void> Step<S>::run(std::span<StepItem> items) {
-  plan(items);
+Result<void> Step<S>::run(std::span<StepItem> items, std::span<float* const> mark_states) {
+  plan(items, mark_states);
   plan_queries();
   LILY_TRY_VOID(plan_partials());
   counters_.reset();
@@ -39,17 +39,19 @@ Result<void> Step<S>::run(std::span<StepItem> items) {
 }
 
 template <const Shape& S>
-void Step<S>::plan(std::span<StepItem> items) {
+void Step<S>::plan(std::span<StepItem> items, std::span<float* const> mark_states) {
   tokens_.clear();
   items_.clear();
   item_of_row_.clear();
   head_rows_.clear();
   head_row_index_.clear();
+  float* const* states = mark_states.data();
   for (std::size_t i = 0; i < items.size(); ++i) {
     const StepItem& item = items[i];
     auto* sequence = static_cast<CpuSequence*>(item.sequence);
     const int first = static_cast<int>(tokens_.size()), count = static_cast<int>(item.tokens.size());
-    items_.push_back({sequence, first, count, sequence->length()});
+    items_.push_back({sequence, first, count, sequence->length(), item.marks, states});
+    states += item.marks.size();
     for (TokenId token : item.tokens) {
       LILY_CHECK(token >= 0 && token < S.vocab);
       tokens_.push_back(token);

@@ -38,6 +38,8 @@ struct RowRange {
   int first;  // row of its first token
   int count;
   std::int64_t position;  // of its first token
+  std::span<const SnapshotMark> marks;
+  float* const* mark_states;  // for each mark, the recurrent part that gets the state there
 };
 
 // Consecutive tokens of an item whose queries are attended together.
@@ -101,8 +103,9 @@ class Step {
  public:
   Step(Machine machine, std::int64_t max_rows);
 
-  // Sequences are prepared; their lengths are not yet advanced. OutOfMemory before anything has run.
-  Result<void> run(std::span<StepItem> items);
+  // Sequences are prepared; their lengths are not yet advanced. mark_states: where the recurrent state at each mark
+  // goes, item by item. OutOfMemory before anything has run.
+  Result<void> run(std::span<StepItem> items, std::span<float* const> mark_states);
 
  private:
   static constexpr int kHeadsPerKv = S.n_q_heads / S.n_kv_heads;
@@ -124,7 +127,7 @@ class Step {
   static_assert(S.gdn_v_heads % S.gdn_k_heads == 0 && S.n_q_heads % S.n_kv_heads == 0);
 
   // step.h
-  void plan(std::span<StepItem> items);
+  void plan(std::span<StepItem> items, std::span<float* const> mark_states);
   void plan_queries();
   Result<void> plan_partials();
   void run_thread(int thread);
@@ -135,6 +138,7 @@ class Step {
   // step_mixer.h
   void gdn(int layer, int thread);
   void gdn_head(const GdnPack& w, int gdn_layer, const RowRange& item, int key_head, Scratch& scratch);
+  void copy_gdn_head(int gdn_layer, int key_head, const float* from, float* to) const;
   void attention(int layer, int thread);
   void attention_prepare(const AttentionPack& w, int attention_layer, int row, int kv_head);
   void attention_task(int attention_layer, const QueryTask& task, int kv_head, Scratch& scratch);

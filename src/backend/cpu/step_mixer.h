@@ -19,20 +19,25 @@ void Step<S>::gdn(int layer, int thread) {
              scratch(thread));
 }
 
-// A key head and its value heads over all tokens of an item, kGdnTokens at a time: convolution, gates, the recurrence
-// slice by slice, output norm and gate.
+// A key head and its value heads over all tokens of an item, up to kGdnTokens at a time and not across a mark:
+// convolution, gates, the recurrence slice by slice, output norm and gate.
 template <const Shape& S>
 void Step<S>::gdn_head(const GdnPack& w, int gdn_layer, const RowRange& item, int key_head, Scratch& s) {
   const Kernels& kernels = m_.kernels;
-  float* tail = item.sequence->tail(gdn_layer);
+  float* state = item.sequence->recurrent();
+  float* tail = state + m_.state.tail_offset(gdn_layer);
   const auto convolve = [&](int chunk, const float* rows, int n, float* y) {
     kernels.conv_silu(rows + chunk * kGdnDim, m_.work.projected_width, tail + chunk * kGdnDim, S.conv_dim(),
                       w.conv + chunk * S.conv_width * kGdnDim, n, y);
   };
   const QuantRows mixed = mixed_rows(S.gdn_value_dim());
   const float query_scale = 1.0f / std::sqrt(static_cast<float>(kGdnDim));
-  for (int done = 0; done < item.count; done += kGdnTokens) {
-    const int n = std::min(kGdnTokens, item.count - done), first_row = item.first + done;
+  std::size_t mark = 0;
+  for (int done = 0, n = 0; done < item.count; done += n) {
+    const bool marked = mark < item.marks.size();
+    const int stop = marked ? static_cast<int>(item.marks[mark].at) : item.count;
+    n = std::min(kGdnTokens, stop - done);
+    const int first_row = item.first + done;
     const float* rows = m_.work.projected + static_cast<std::ptrdiff_t>(first_row) * m_.work.projected_width;
     convolve(key_head, rows, n, s.q);
     convolve(S.gdn_k_heads + key_head, rows, n, s.k);
@@ -48,7 +53,7 @@ void Step<S>::gdn_head(const GdnPack& w, int gdn_layer, const RowRange& item, in
         s.beta[t] = ops::sigmoid(row[kB + head]);
       }
       for (int column = 0; column < kGdnDim; column += kSliceColumns) {
-        float* memory = item.sequence->memory(gdn_layer) + (head * kGdnDim + column) * kGdnDim;
+        float* memory = state + m_.state.memory_offset(gdn_layer) + (head * kGdnDim + column) * kGdnDim;
         kernels.gdn_scan({memory, s.q, s.k, s.v + column, s.decay, s.beta, s.out + column, n});
       }
       for (int t = 0; t < n; ++t) {
@@ -59,6 +64,21 @@ void Step<S>::gdn_head(const GdnPack& w, int gdn_layer, const RowRange& item, in
         quantize(o, mixed, first_row + t, head * kGdnDim / kGroupSize, kGdnDim / kGroupSize);
       }
     }
+    if (marked && done + n == stop) copy_gdn_head(gdn_layer, key_head, state, item.mark_states[mark++]);
+  }
+}
+
+// What a key head and its value heads keep in a layer: delta memories, and the tails of their channels.
+template <const Shape& S>
+void Step<S>::copy_gdn_head(int gdn_layer, int key_head, const float* from, float* to) const {
+  const auto copy = [&](std::size_t at, int n) { std::copy_n(from + at, n, to + at); };
+  constexpr int kValues = kKeyHeadValues * kGdnDim;
+  copy(m_.state.memory_offset(gdn_layer) + static_cast<std::size_t>(key_head * kValues * kGdnDim), kValues * kGdnDim);
+  for (int sample = 0; sample < S.conv_width - 1; ++sample) {
+    const std::size_t tail = m_.state.tail_offset(gdn_layer) + static_cast<std::size_t>(sample * S.conv_dim());
+    copy(tail + static_cast<std::size_t>(key_head * kGdnDim), kGdnDim);
+    copy(tail + static_cast<std::size_t>(S.gdn_key_dim() + key_head * kGdnDim), kGdnDim);
+    copy(tail + static_cast<std::size_t>(2 * S.gdn_key_dim() + key_head * kValues), kValues);
   }
 }
 

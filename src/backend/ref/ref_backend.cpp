@@ -37,7 +37,7 @@ class RefSnapshot final : public Snapshot {
   std::int64_t length() const override { return state.length; }
   std::size_t bytes() const override { return state.bytes(); }
 
-  const State state;
+  State state;
 };
 
 // Runs `work` and turns a failed allocation into an error.
@@ -107,19 +107,37 @@ class RefBackend final : public Backend {
     std::int64_t n_tokens = 0;
     for (const StepItem& item : items) n_tokens += std::ssize(item.tokens);
     LILY_CHECK(n_tokens <= max_batch_tokens_);
+    LILY_TRY(Snapshots taken,
+             within_memory("snapshots of a step", [&]() -> Result<Snapshots> { return reserve_snapshots(items); }));
     // The cache was reserved with the sequence. Working memory is small, but taken on the way: without it the step has
     // run in part, which is not what OutOfMemory promises.
     return within_memory(
         "the middle of a step",
         [&]() -> Result<void> {
-          for (StepItem& item : items) run(item);
+          auto next = taken.begin();
+          for (StepItem& item : items) {
+            run(item, std::span(next, item.marks.size()));
+            for (SnapshotMark& mark : item.marks) mark.snapshot = std::move(*next++);
+          }
           return {};
         },
         ErrorCode::Internal);
   }
 
  private:
-  void run(StepItem& item) const {
+  using Snapshots = std::vector<std::shared_ptr<RefSnapshot>>;  // at the marks, item by item
+
+  // Each has the memory for what will be copied into it.
+  Snapshots reserve_snapshots(std::span<const StepItem> items) const {
+    Snapshots reserved;
+    for (const StepItem& item : items)
+      for (const SnapshotMark& mark : item.marks)
+        reserved.push_back(std::make_shared<RefSnapshot>(State(shape(), item.sequence->length() + mark.at)));
+    return reserved;
+  }
+
+  // `taken`: of the item's marks.
+  void run(StepItem& item, std::span<const std::shared_ptr<RefSnapshot>> taken) const {
     auto& sequence = static_cast<RefSequence&>(*item.sequence);
     const std::size_t n = item.tokens.size();
     const std::size_t width = static_cast<std::size_t>(shape().hidden), vocab = static_cast<std::size_t>(shape().vocab);
@@ -127,12 +145,16 @@ class RefBackend final : public Backend {
     for (TokenId token : item.tokens) LILY_CHECK(token >= 0 && token < shape().vocab);
 
     std::vector<float> hidden(std::min(n, kBlockTokens) * width);  // [T, D]
-    std::size_t in_block = 0;
+    std::size_t in_block = 0, mark = 0;
     for (std::size_t begin = 0; begin < n; begin += in_block) {
-      in_block = std::min(kBlockTokens, n - begin);
+      const bool marked = mark < taken.size();
+      const std::size_t stop = marked ? static_cast<std::size_t>(item.marks[mark].at) : n;
+      LILY_CHECK(stop > begin && stop <= n);
+      in_block = std::min(kBlockTokens, stop - begin);
       const auto block = std::span(hidden).first(in_block * width);
       model_.forward(item.tokens.subspan(begin, in_block), sequence.state, block);
       if (item.want == Want::AllLogits) masked_logits(block, item.logits.subspan(begin * vocab, in_block * vocab));
+      if (marked && begin + in_block == stop) taken[mark++]->state.copy_from(sequence.state);
     }
     const auto last = std::span(hidden).subspan((in_block - 1) * width, width);
     if (item.want == Want::LastLogits) masked_logits(last, item.logits);

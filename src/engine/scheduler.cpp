@@ -18,6 +18,23 @@ std::int64_t most_prompt_tokens(const Backend& backend, const EngineOptions& opt
   return options.prefill_chunk > 0 ? std::min(options.prefill_chunk, most) : most;
 }
 
+// States that the cache's budget holds, pages aside.
+std::int64_t most_states(const Backend& backend, const EngineOptions& options) {
+  const std::size_t state_bytes = std::max<std::size_t>(1, backend.sequence_bytes(0));
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(options.cache_bytes / state_bytes));
+}
+
+// Until a step is over and the cache has made room, its marks take memory on top of the cache's budget: an eighth of
+// that at most. With the default budget these are 4 for the 35B shape.
+std::size_t most_marks(const Backend& backend, const EngineOptions& options) {
+  const std::int64_t most = std::min(most_states(backend, options) / 8, backend.max_batch_tokens());
+  return static_cast<std::size_t>(std::max<std::int64_t>(1, most));
+}
+
+bool lacks_memory(const Result<void>& result) {
+  return !result && result.error().code == ErrorCode::OutOfMemory;
+}
+
 }  // namespace
 
 struct Scheduler::Running {
@@ -37,7 +54,10 @@ struct Scheduler::Running {
   bool caches() const { return submission.request.use_cache; }
   std::int64_t n_completion() const { return std::ssize(tokens) - n_prompt; }
   std::int64_t capacity() const { return n_prompt + submission.limit; }
-  std::span<const TokenId> done_tokens() const { return std::span(tokens).first(static_cast<std::size_t>(position)); }
+  std::span<const TokenId> first_tokens(std::int64_t n) const {
+    return std::span(tokens).first(static_cast<std::size_t>(n));
+  }
+  std::span<const TokenId> done_tokens() const { return first_tokens(position); }
 };
 
 Scheduler::Scheduler(Backend& backend, const EngineOptions& options, std::unique_ptr<PrefixCache> cache,
@@ -46,11 +66,14 @@ Scheduler::Scheduler(Backend& backend, const EngineOptions& options, std::unique
       options_(options),
       cache_(std::move(cache)),
       board_(board),
-      pacer_(options.busy_step_seconds, most_prompt_tokens(backend, options)) {
+      pacer_(options.busy_step_seconds, most_prompt_tokens(backend, options)),
+      most_marks_(most_marks(backend, options)) {
   const auto most = static_cast<std::size_t>(options.max_active);
   active_.reserve(most);
   items_.reserve(most);
   work_.reserve(most);
+  marks_.reserve(most_marks_);
+  mark_kinds_.reserve(most_marks_);
   count_cache();
   publish();
 }
@@ -121,8 +144,7 @@ bool Scheduler::restore(Running& running, const CacheHit& hit) {
   if (!restored) {
     log::warn("request {}: a cached prefix of {} tokens is not usable: {}", running.submission.id, hit.length,
               restored.error().message);
-    if (restored.error().code != ErrorCode::OutOfMemory)
-      cache_->forget(std::span(running.tokens).first(static_cast<std::size_t>(hit.length)));
+    if (restored.error().code != ErrorCode::OutOfMemory) cache_->forget(running.first_tokens(hit.length));
     return false;
   }
   LILY_CHECK((*restored)->length() == hit.length);
@@ -138,16 +160,18 @@ void Scheduler::plan_snapshots(Running& running, const CacheHit& hit) {
                                 .prompt = running.n_prompt,
                                 .boundaries = running.submission.request.boundaries,
                                 .branch = hit.diverged ? hit.shared : 0,
-                                .interval = options_.snapshot_interval};
+                                .interval = options_.snapshot_interval,
+                                .most_boundaries = most_states(backend_, options_)};
   running.plan = options_.cache_states > 0 ? plan_state_snapshots(input) : plan_trie_snapshots(input);
   running.next_planned = 0;
 }
 
-// While this request waited for its turn, another may have cached more of the same prompt.
+// While this request waited for its turn, another may have cached more of the same prompt. To copy a state takes less
+// than to run a token.
 void Scheduler::catch_up(Running& running) {
   if (!cache_ || !running.caches()) return;
   const std::int64_t most = running.n_prompt - 1;
-  if (cache_->longest(running.tokens, most) < running.position + kMinSnapshotGap) return;
+  if (cache_->longest(running.tokens, most) <= running.position) return;
   const CacheHit hit = cache_->find(running.tokens, most);
   if (!hit.snapshot || !restore(running, hit)) return;
   while (running.next_planned < running.plan.size() && running.plan[running.next_planned].length <= running.position) {
@@ -168,6 +192,8 @@ Result<void> Scheduler::step() {
   end_cancelled();
   items_.clear();
   work_.clear();
+  marks_.clear();
+  mark_kinds_.clear();
   gather_decode();
   const bool streams = !items_.empty();
   const std::int64_t n_prompt_tokens = gather_prefill();
@@ -195,10 +221,10 @@ void Scheduler::end_cancelled() {
   sweep();
 }
 
-void Scheduler::add_item(Running& running, std::int64_t n_tokens, Want want) {
+void Scheduler::add_item(Running& running, std::int64_t n_tokens, Want want, std::span<SnapshotMark> marks) {
   const auto tokens = std::span<const TokenId>(running.tokens)
                           .subspan(static_cast<std::size_t>(running.position), static_cast<std::size_t>(n_tokens));
-  items_.push_back({.sequence = running.sequence.get(), .tokens = tokens, .want = want});
+  items_.push_back({.sequence = running.sequence.get(), .tokens = tokens, .want = want, .marks = marks});
   work_.push_back({.running = &running});
 }
 
@@ -222,27 +248,54 @@ std::int64_t Scheduler::gather_prefill() {
     Running& running = *active_[(offset + i) % active_.size()];
     if (running.phase != Phase::Prefill) continue;
     catch_up(running);
-    std::int64_t end = running.n_prompt;
-    if (running.next_planned < running.plan.size()) end = running.plan[running.next_planned].length;
-    const std::int64_t n_tokens = std::min(end - running.position, room - taken);
+    const std::size_t first_mark = marks_.size();
+    const std::int64_t n_tokens = place_marks(running, std::min(running.n_prompt - running.position, room - taken));
     const bool last = running.position + n_tokens == running.n_prompt && running.submission.limit > 0;
-    add_item(running, n_tokens, last ? Want::Greedy : Want::Nothing);
+    add_item(running, n_tokens, last ? Want::Greedy : Want::Nothing, std::span(marks_).subspan(first_mark));
     taken += n_tokens;
     last_prefilled_ = running.submission.id;
   }
   return taken;
 }
 
-// Runs the step. Out of memory, the cache gives way first; then each request is tried alone, and those that do not
-// fit end. Any other error is the backend's fault.
-Result<void> Scheduler::run_items() {
-  const Result<void> ran = with_memory([&] { return backend_.step(items_); });
-  if (ran) {
-    for (Work& work : work_) work.ran = true;
-    return {};
+// Asks for the planned snapshots that lie inside the next n_tokens; none is cached, or catch_up() would have gone
+// there. Returns how many tokens to run: as many, or up to where the step has no mark left. What is planned at the very
+// end of the chunk is taken after the step, by reference.
+std::int64_t Scheduler::place_marks(Running& running, std::int64_t n_tokens) {
+  for (; running.next_planned < running.plan.size(); ++running.next_planned) {
+    const PlannedSnapshot& planned = running.plan[running.next_planned];
+    const std::int64_t at = planned.length - running.position;
+    if (at >= n_tokens) break;
+    if (marks_.size() == most_marks_) return at;
+    marks_.push_back({.at = at});
+    mark_kinds_.push_back(planned.kind);
   }
-  if (ran.error().code != ErrorCode::OutOfMemory) return ran;
-  return run_one_by_one();
+  return n_tokens;
+}
+
+// Runs the step. Out of memory, what is a convenience gives way: half of the cache, the marks, the rest of the cache.
+// Then each request is tried alone, and those that do not fit end. Any other error is the backend's fault.
+Result<void> Scheduler::run_items() {
+  Result<void> ran = backend_.step(items_);
+  if (lacks_memory(ran) && !marks_.empty()) {
+    if (cache_->shrink()) ran = backend_.step(items_);
+    if (lacks_memory(ran)) {
+      drop_marks();
+      ran = backend_.step(items_);
+    }
+  }
+  while (lacks_memory(ran) && cache_ && cache_->shrink()) ran = backend_.step(items_);
+  if (lacks_memory(ran)) return run_one_by_one();
+  if (!ran) return ran;
+  for (Work& work : work_) work.ran = true;
+  return {};
+}
+
+void Scheduler::drop_marks() {
+  log::warn("no memory for {} snapshots inside a step, which runs without them", marks_.size());
+  for (StepItem& item : items_) item.marks = {};
+  marks_.clear();
+  mark_kinds_.clear();
 }
 
 Result<void> Scheduler::run_one_by_one() {
@@ -270,6 +323,7 @@ void Scheduler::after_step() {
     const StepItem& item = items_[i];
     running.position += std::ssize(item.tokens);
     LILY_DCHECK(running.sequence->length() == running.position);
+    save_marks(running, item);
     if (running.phase == Phase::Prefill) {
       after_prefill(running, item.greedy);
     } else {
@@ -315,6 +369,18 @@ void Scheduler::fail_with_nan(Running& running) {
                            running.position)});
 }
 
+void Scheduler::save_marks(Running& running, const StepItem& item) {
+  const std::int64_t start = running.position - std::ssize(item.tokens);
+  for (SnapshotMark& mark : item.marks) {
+    const std::int64_t length = start + mark.at;
+    LILY_CHECK(mark.snapshot && mark.snapshot->length() == length);
+    const SnapshotKind kind = mark_kinds_[static_cast<std::size_t>(&mark - marks_.data())];
+    cache_->insert(running.first_tokens(length), std::move(mark.snapshot), kind, running.submission.request.cache_key);
+    running.last_saved = length;
+  }
+  if (!item.marks.empty()) count_cache();
+}
+
 void Scheduler::save_state(Running& running, SnapshotKind kind) {
   if (!cache_ || !running.caches() || running.position == 0) return;
   running.last_saved = running.position;
@@ -336,7 +402,7 @@ void Scheduler::save_last_state(Running& running, FinishReason reason) {
   if (reason == FinishReason::Error || !running.sequence) return;
   if (running.phase == Phase::Decode || running.position == running.n_prompt) {
     save_state(running, SnapshotKind::End);
-  } else if (running.position - running.last_saved >= kMinSnapshotGap && options_.cache_states == 0) {
+  } else if (running.position - running.last_saved >= kLeastTokensToSnapshot && options_.cache_states == 0) {
     save_state(running, SnapshotKind::Interval);
   }
 }

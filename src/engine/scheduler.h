@@ -2,11 +2,12 @@
 // the tokens, feeds the prefix cache. Everything here is called from that thread.
 //
 // A step takes one token of every request that decodes and, within what the batch has room for, prompt chunks of
-// those that prefill, first come in turn. While answers stream, prompt work a step is bounded (ChunkPacer).
+// those that prefill, first come in turn. While answers stream, prompt work a step is bounded (ChunkPacer). Snapshots
+// of a prompt are taken in passing (marks), up to a number a step; a chunk ends where the next one would be too many.
 //
 // States of a request, with the functions that move it:
 //   Queued  --admit()-->            Prefill   a sequence exists, from the cache or empty
-//   Prefill --after_prefill()-->    Prefill   a chunk was run, perhaps a snapshot taken
+//   Prefill --after_prefill()-->    Prefill   a chunk was run, perhaps snapshots taken
 //   Prefill --after_prefill()-->    Decode    the whole prompt was run and the first token sampled
 //   Decode  --take_token()-->       Decode    a token went to the sink
 //   any     --finish()-->           Done      stop, limit, cancel or error; on_finish has been called
@@ -14,9 +15,11 @@
 //   1. position == sequence->length(): the tokens [0, position) and no others are in the sequence's state.
 //   2. Prefill: position < prompt length. Decode: position == tokens.size() - 1: the last token is not run yet.
 //   3. tokens.size() - prompt length is the number of on_token calls, and at most `limit`.
-//   4. A snapshot goes into the cache only under the tokens [0, position) of the sequence it was taken of.
+//   4. A snapshot of n tokens goes into the cache only under the tokens [0, n) of the sequence it was taken of, and
+//      n <= position: after the step that ran them.
 //   5. kv_reserved is the sum of kv_bytes over requests that are neither Queued nor Done.
 //   6. on_finish is called once, after which nothing of the request is left here.
+//   7. Between steps no mark holds a snapshot.
 #pragma once
 
 #include <atomic>
@@ -97,12 +100,15 @@ class Scheduler {
   void end_cancelled();
   void gather_decode();
   std::int64_t gather_prefill();
-  void add_item(Running& running, std::int64_t n_tokens, Want want);
+  std::int64_t place_marks(Running& running, std::int64_t n_tokens);
+  void add_item(Running& running, std::int64_t n_tokens, Want want, std::span<SnapshotMark> marks = {});
   Result<void> run_items();
+  void drop_marks();
   Result<void> run_one_by_one();
   void after_step();
   void after_prefill(Running& running, TokenId sampled);
   void take_token(Running& running, TokenId id);
+  void save_marks(Running& running, const StepItem& item);
   void save_state(Running& running, SnapshotKind kind);
   void save_last_state(Running& running, FinishReason reason);
   void finish(Running& running, FinishReason reason, std::optional<Error> error = std::nullopt);
@@ -123,6 +129,9 @@ class Scheduler {
   std::vector<std::unique_ptr<Running>> active_;  // in order of admission, so ids ascend
   std::vector<StepItem> items_;                   // of the step being built; work_ says whose they are
   std::vector<Work> work_;
+  std::size_t most_marks_;
+  std::vector<SnapshotMark> marks_;  // of items_; never more than most_marks_, so that they stay where they are
+  std::vector<SnapshotKind> mark_kinds_;
   RequestId last_prefilled_ = 0;  // where the turn of prefills stands
 };
 

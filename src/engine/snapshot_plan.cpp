@@ -19,20 +19,20 @@ std::vector<std::int64_t> passed_boundaries(const SnapshotPlanInput& input) {
   return passed;
 }
 
-// Boundaries and branch; history that is denser than kMinSnapshotGap is thinned.
-std::vector<std::int64_t> thinned(const SnapshotPlanInput& input) {
-  const std::vector<std::int64_t> boundaries = passed_boundaries(input);
-  std::vector<std::int64_t> kept;
-  std::int64_t previous = input.start;
-  for (std::size_t i = 0; i < boundaries.size(); ++i) {
-    const bool always = (i == 0 && input.start == 0) || i + 2 >= boundaries.size();
-    if (!always && boundaries[i] - previous < kMinSnapshotGap) continue;
-    kept.push_back(boundaries[i]);
-    previous = boundaries[i];
-  }
+// The first (system and tools) and the last: those that the cache would keep of a history too long for it.
+void limit(std::int64_t most, std::vector<std::int64_t>& boundaries) {
+  const std::int64_t excess = most > 0 ? std::ssize(boundaries) - most : 0;
+  if (excess <= 0) return;
+  const auto first = boundaries.begin() + (most > 1 ? 1 : 0);
+  boundaries.erase(first, first + excess);
+}
+
+std::vector<std::int64_t> boundaries_and_branch(const SnapshotPlanInput& input) {
+  std::vector<std::int64_t> kept = passed_boundaries(input);
+  limit(input.most_boundaries, kept);
   const auto next = std::ranges::lower_bound(kept, input.branch);
   const std::int64_t before = next == kept.begin() ? input.start : *std::prev(next);
-  if (input.branch < input.prompt && input.branch - before >= kMinSnapshotGap &&
+  if (input.branch < input.prompt && input.branch - before >= kLeastTokensToSnapshot &&
       (next == kept.end() || *next != input.branch)) {
     kept.insert(next, input.branch);
   }
@@ -52,7 +52,7 @@ void fill_gap(std::int64_t from, std::int64_t to, std::int64_t interval, std::ve
 std::vector<PlannedSnapshot> plan_trie_snapshots(const SnapshotPlanInput& input) {
   std::vector<PlannedSnapshot> plan;
   std::int64_t previous = input.start;
-  for (const std::int64_t boundary : thinned(input)) {
+  for (const std::int64_t boundary : boundaries_and_branch(input)) {
     if (input.interval > 0) fill_gap(previous, boundary, input.interval, plan);
     plan.push_back({.length = boundary, .kind = SnapshotKind::Boundary});
     previous = boundary;

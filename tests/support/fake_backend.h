@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -62,14 +63,14 @@ struct Memory {
 
 struct Page {
   explicit Page(std::shared_ptr<Memory> owner) : memory(std::move(owner)) { ++memory->pages; }
-  Page(const Page& other) : memory(other.memory), tokens(other.tokens), used(other.used) { ++memory->pages; }
+  Page(const Page& other) : memory(other.memory), tokens(other.tokens) { ++memory->pages; }
   Page& operator=(const Page&) = delete;
   ~Page() { --memory->pages; }
   std::shared_ptr<Memory> memory;
   std::array<TokenId, kPageTokens> tokens{};
-  std::int64_t used = 0;
 };
 
+// As on a real device, a page may hold tokens beyond `length`: of a sequence that ran on after a mark.
 struct State {
   explicit State(std::shared_ptr<Memory> owner) : memory(std::move(owner)) { ++memory->states; }
   State(const State& other)
@@ -80,27 +81,28 @@ struct State {
   ~State() { --memory->states; }
 
   std::int64_t new_pages(std::int64_t n_tokens) const {
-    const std::int64_t copies = !pages.empty() && pages.back()->used < kPageTokens && pages.back().use_count() > 1;
+    const std::int64_t copies = length % kPageTokens != 0 && pages.back().use_count() > 1;
     return (length + n_tokens + kPageTokens - 1) / kPageTokens - std::ssize(pages) + copies;
   }
   void append(TokenId id) {
     recurrent = mix(recurrent, static_cast<std::uint64_t>(id) + 1);
-    if (pages.empty() || pages.back()->used == kPageTokens) {
+    if (length % kPageTokens == 0) {
       pages.push_back(std::make_shared<Page>(memory));
     } else if (pages.back().use_count() > 1) {
       pages.back() = std::make_shared<Page>(*pages.back());
     }
-    Page& page = *pages.back();
-    page.tokens[static_cast<std::size_t>(page.used++)] = id;
+    pages.back()->tokens[static_cast<std::size_t>(length % kPageTokens)] = id;
     ++length;
+  }
+  std::vector<TokenId> tokens() const {
+    std::vector<TokenId> all;
+    for (const auto& page : pages) all.insert(all.end(), page->tokens.begin(), page->tokens.end());
+    all.resize(static_cast<std::size_t>(length));
+    return all;
   }
   TokenId next() const {
     std::uint64_t attention = 1;
-    for (const auto& page : pages) {
-      for (std::int64_t i = 0; i < page->used; ++i) {
-        attention = attention * 31 + static_cast<std::uint64_t>(page->tokens[static_cast<std::size_t>(i)]);
-      }
-    }
+    for (const TokenId id : tokens()) attention = attention * 31 + static_cast<std::uint64_t>(id);
     return static_cast<TokenId>(mix(recurrent, attention) % static_cast<std::uint64_t>(kShape.vocab));
   }
 
@@ -129,13 +131,15 @@ class FakeSnapshot : public Snapshot {
   void visit_pages(const std::function<void(const void*, std::size_t)>& visit) const override {
     for (const auto& page : state.pages) visit(page.get(), kPageBytes);
   }
-  const State state;
+  State state;
 };
 
 // Set before the engine starts; the hooks run on the engine's thread.
 struct Options {
   std::int64_t max_batch_tokens = 512;
-  std::int64_t max_pages = std::numeric_limits<std::int64_t>::max();  // alive at once, in sequences and snapshots
+  // Alive at once, in sequences and snapshots. States are limited where a step has marks.
+  std::int64_t max_pages = std::numeric_limits<std::int64_t>::max();
+  std::int64_t max_states = std::numeric_limits<std::int64_t>::max();
   std::function<std::optional<Error>(std::span<const StepItem>)> before_step{};
   std::function<bool(const Sequence&)> gives_nan{};  // asked after a step about each sequence that samples
   std::function<std::optional<Error>()> before_create{};
@@ -174,10 +178,7 @@ class FakeBackend : public Backend {
   }
 
   Result<std::vector<std::byte>> serialize(const Snapshot& snapshot) const override {
-    const State& state = static_cast<const FakeSnapshot&>(snapshot).state;
-    std::vector<TokenId> tokens;
-    for (const auto& page : state.pages)
-      tokens.insert(tokens.end(), page->tokens.begin(), page->tokens.begin() + page->used);
+    const std::vector<TokenId> tokens = static_cast<const FakeSnapshot&>(snapshot).state.tokens();
     const auto bytes = std::as_bytes(std::span(tokens));
     return std::vector<std::byte>(bytes.begin(), bytes.end());
   }
@@ -197,19 +198,22 @@ class FakeBackend : public Backend {
       if (auto error = options_.before_step(items)) return tl::unexpected<Error>(*error);
     }
     std::int64_t n_tokens = 0;
-    std::int64_t n_pages = memory_->pages;
+    std::int64_t n_pages = memory_->pages, n_marks = 0;
     for (const StepItem& item : items) {
       const auto& sequence = static_cast<const FakeSequence&>(*item.sequence);
       LILY_CHECK(!item.tokens.empty() && sequence.length() + std::ssize(item.tokens) <= sequence.capacity());
       n_tokens += std::ssize(item.tokens);
       n_pages += sequence.state.new_pages(std::ssize(item.tokens));
+      n_marks += std::ssize(item.marks);
       for (const StepItem& other : items) LILY_CHECK(&other == &item || other.sequence != item.sequence);
     }
     LILY_CHECK(n_tokens <= options_.max_batch_tokens);
     if (n_pages > options_.max_pages) return fail(ErrorCode::OutOfMemory, "{} pages", n_pages);
+    if (n_marks > 0 && memory_->states + n_marks > options_.max_states)
+      return fail(ErrorCode::OutOfMemory, "{} marks", n_marks);
     for (StepItem& item : items) {
       auto& sequence = static_cast<FakeSequence&>(*item.sequence);
-      for (const TokenId id : item.tokens) sequence.state.append(id);
+      append(sequence.state, item);
       if (item.want != Want::Greedy) continue;
       const bool nan = options_.gives_nan && options_.gives_nan(sequence);
       item.greedy = nan ? -1 : sequence.state.next();
@@ -218,6 +222,25 @@ class FakeBackend : public Backend {
   }
 
  private:
+  // Snapshots at marks share the pages that the item fills, also those it goes on to write behind the mark.
+  static void append(State& state, const StepItem& item) {
+    std::vector<std::pair<std::int64_t, std::uint64_t>> passed;  // length and recurrent state at each mark
+    auto mark = item.marks.begin();
+    for (std::size_t i = 0; i < item.tokens.size(); ++i) {
+      state.append(item.tokens[i]);
+      if (mark == item.marks.end() || mark->at != static_cast<std::int64_t>(i) + 1) continue;
+      passed.emplace_back(state.length, state.recurrent);
+      ++mark;
+    }
+    LILY_CHECK(mark == item.marks.end());
+    for (std::size_t i = 0; i < passed.size(); ++i) {
+      auto snapshot = std::make_shared<FakeSnapshot>(state);
+      std::tie(snapshot->state.length, snapshot->state.recurrent) = passed[i];
+      snapshot->state.pages.resize(static_cast<std::size_t>((passed[i].first + kPageTokens - 1) / kPageTokens));
+      item.marks[i].snapshot = std::move(snapshot);
+    }
+  }
+
   Options options_;
   std::shared_ptr<Memory> memory_;
 };

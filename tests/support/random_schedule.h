@@ -102,7 +102,7 @@ class RandomSchedule {
                     .stop_ids = shape_.stop_ids,
                     .cache_key = pick(2) ? std::to_string(pick(3)) : "",
                     .use_cache = pending.caches};
-    for (std::size_t n = pick(5); n > 0; --n) {
+    for (std::size_t n = pick(4) ? pick(5) : pick(40); n > 0; --n) {
       request.boundaries.push_back(1 + static_cast<std::int64_t>(pick(pending.prompt.size())));
     }
     std::ranges::sort(request.boundaries);

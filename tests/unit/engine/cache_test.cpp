@@ -256,18 +256,33 @@ std::vector<std::int64_t> planned(SnapshotPlanInput input) {
 TEST(SnapshotPlan, TakesBoundariesAndFillsLongGaps) {
   using testing::ElementsAre;
   const std::vector<std::int64_t> boundaries{100, 120, 140, 5000, 5010, 5020};
-  EXPECT_THAT(planned({.prompt = 5025, .boundaries = boundaries}), ElementsAre(100, 5000, 5010, 5020));
+  EXPECT_THAT(planned({.prompt = 5025, .boundaries = boundaries}), ElementsAre(100, 120, 140, 5000, 5010, 5020));
   EXPECT_THAT(planned({.prompt = 5025, .boundaries = boundaries, .interval = 2000}),
-              ElementsAre(100, 2000, 4000, 5000, 5010, 5020));
+              ElementsAre(100, 120, 140, 2000, 4000, 5000, 5010, 5020));
   EXPECT_THAT(planned({.start = 5010, .prompt = 5025, .boundaries = boundaries}), ElementsAre(5020));
   EXPECT_THAT(planned({.start = 120, .prompt = 5025, .boundaries = boundaries, .branch = 1000}),
-              ElementsAre(1000, 5000, 5010, 5020));
-  EXPECT_THAT(planned({.prompt = 5025, .boundaries = boundaries, .branch = 5000}), ElementsAre(100, 5000, 5010, 5020));
+              ElementsAre(140, 1000, 5000, 5010, 5020));
+  EXPECT_THAT(planned({.start = 120, .prompt = 5025, .boundaries = boundaries, .branch = 150}),
+              ElementsAre(140, 5000, 5010, 5020));
+  EXPECT_THAT(planned({.start = 140, .prompt = 5025, .boundaries = boundaries, .branch = 5000}),
+              ElementsAre(5000, 5010, 5020));
   EXPECT_THAT(planned({.prompt = 300}), ElementsAre(299));
   EXPECT_THAT(planned({.start = 299, .prompt = 300}), ElementsAre());
   EXPECT_THAT(planned({.prompt = 1}), ElementsAre());
   const std::vector<std::int64_t> foolish{-5, 0, 7, 7, 3, 10, 11};
   EXPECT_THAT(planned({.prompt = 10, .boundaries = foolish}), ElementsAre(3, 7));
+}
+
+TEST(SnapshotPlan, TakesTheFirstAndTheLastOfMoreThanTheCacheHolds) {
+  using testing::ElementsAre;
+  const std::vector<std::int64_t> boundaries{100, 120, 140, 160, 180};
+  const auto limited = [&](std::int64_t most) {
+    return planned({.prompt = 200, .boundaries = boundaries, .most_boundaries = most});
+  };
+  EXPECT_THAT(limited(5), ElementsAre(100, 120, 140, 160, 180));
+  EXPECT_THAT(limited(4), ElementsAre(100, 140, 160, 180));
+  EXPECT_THAT(limited(2), ElementsAre(100, 180));
+  EXPECT_THAT(limited(1), ElementsAre(180));
 }
 
 TEST(SnapshotPlan, WholeStatesAreTakenAtTheLastBoundary) {

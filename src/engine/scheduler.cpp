@@ -166,8 +166,8 @@ void Scheduler::plan_snapshots(Running& running, const CacheHit& hit) {
   running.next_planned = 0;
 }
 
-// While this request waited for its turn, another may have cached more of the same prompt. To copy a state takes less
-// than to run a token.
+// While this request waited for its turn, another may have cached more of the same prompt. Any gain is taken: it costs
+// one copy of the recurrent state.
 void Scheduler::catch_up(Running& running) {
   if (!cache_ || !running.caches()) return;
   const std::int64_t most = running.n_prompt - 1;

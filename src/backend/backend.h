@@ -68,7 +68,7 @@ struct StepItem {
 };
 
 struct BackendOptions {
-  int n_threads = 0;                  // 0: all cores this process may use
+  int n_threads = 0;                  // in every step; 0: all cores that this process may use, where a step gains by it
   TokenId n_tokens = 0;               // addressable ids of the tokenizer; logits of rows beyond are masked
   std::int64_t max_batch_tokens = 0;  // most tokens in one step; 0: the backend's choice
   std::string activations;            // cpu: "" (default), "int16" or "int8"

@@ -24,6 +24,7 @@ constexpr std::int64_t kDefaultBatchTokens = 512;
 struct Parts {
   const Kernels& kernels;
   std::unique_ptr<ThreadPool> pool;
+  bool all_threads;  // as Machine
   ModelPack model;
   Workspace work;
   Precision precision;
@@ -38,7 +39,8 @@ class CpuBackend final : public Backend {
   explicit CpuBackend(Parts parts)
       : parts_(std::move(parts)),
         state_(S),
-        step_({parts_.kernels, *parts_.pool, parts_.model, state_, parts_.work, parts_.precision, parts_.n_tokens},
+        step_({parts_.kernels, *parts_.pool, parts_.all_threads, parts_.model, state_, parts_.work, parts_.precision,
+               parts_.n_tokens},
               parts_.max_batch_tokens) {}
 
   std::string_view name() const override { return "cpu"; }
@@ -156,8 +158,8 @@ Result<Parts> load_parts(const Shape& shape, const TextWeights& weights, std::st
   LILY_TRY(ModelPack model, load_weights(shape, weights, *pool, {options.progress, release}));
   const TokenId n_tokens = options.n_tokens > 0 ? options.n_tokens : shape.vocab;
   LILY_CHECK(n_tokens <= shape.vocab);
-  return Parts{*kernels,  std::move(pool), std::move(model), std::move(work),
-               precision, n_tokens,        max_batch,        std::string(model_key)};
+  return Parts{*kernels, std::move(pool), options.n_threads > 0, std::move(model), std::move(work), precision,
+               n_tokens, max_batch,       std::string(model_key)};
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ Result<void> Step<S>::run(std::span<StepItem> items, std::span<float* const> mar
   plan_queries();
   LILY_TRY_VOID(plan_partials());
   counters_.reset();
-  m_.pool.run([this](int thread) { run_thread(thread); });
+  team_->run([this](int thread) { run_thread(thread); });
   finish_head(items);
   return {};
 }
@@ -69,7 +69,19 @@ void Step<S>::plan(std::span<StepItem> items, std::span<float* const> mark_state
     }
   }
   n_rows_ = static_cast<int>(tokens_.size());
-  best_.resize(head_rows_.size() * static_cast<std::size_t>(m_.pool.size()));
+  team_ = choose_team();
+  best_.resize(head_rows_.size() * static_cast<std::size_t>(team_->size()));
+}
+
+// A phase of LilyTiny's decode takes a core a few microseconds, as long as it waits for another one at the barrier, and
+// a thousand times less than it waits where other programs keep that one busy.
+template <const Shape& S>
+ThreadPool* Step<S>::choose_team() {
+  constexpr bool kShortPhases = S.hidden < 1024;
+  constexpr std::int64_t kShortContext = 4096;
+  const bool short_step = kShortPhases && !m_.all_threads && n_rows_ <= kFewRows &&
+                          std::ranges::all_of(items_, [](const RowRange& i) { return i.position < kShortContext; });
+  return short_step ? &alone_ : &m_.pool;
 }
 
 template <const Shape& S>
@@ -88,7 +100,7 @@ void Step<S>::plan_queries() {
   }
   // With too few tasks to go round, spans are shared out as well; the sums are the same either way.
   const int n_tasks = static_cast<int>(queries_.size()) * S.n_kv_heads;
-  split_spans_ = m_.pool.size() > 1 && n_tasks < 4 * m_.pool.size() && n_partials > static_cast<int>(queries_.size());
+  split_spans_ = team_->size() > 1 && n_tasks < 4 * team_->size() && n_partials > static_cast<int>(queries_.size());
 }
 
 template <const Shape& S>

@@ -25,6 +25,7 @@ namespace lily::cpu {
 struct Machine {
   const Kernels& kernels;
   ThreadPool& pool;
+  bool all_threads;  // in every step; else a short one is left to the calling thread
   const ModelPack& model;
   const StateLayout& state;
   Workspace& work;
@@ -128,6 +129,7 @@ class Step {
 
   // step.h
   void plan(std::span<StepItem> items, std::span<float* const> mark_states);
+  ThreadPool* choose_team();
   void plan_queries();
   Result<void> plan_partials();
   void run_thread(int thread);
@@ -162,7 +164,7 @@ class Step {
   void finish_head(std::span<StepItem> items);
 
   Scratch& scratch(int thread) { return m_.work.threads[static_cast<std::size_t>(thread)]; }
-  void barrier() { m_.pool.barrier(); }
+  void barrier() { team_->barrier(); }
   std::span<const int> all_rows() const { return std::span(identity_).first(static_cast<std::size_t>(n_rows_)); }
   QuantRows mixed_rows(int width) const {
     return m_.work.mixed.rows(n_rows_, width / kGroupSize, m_.kernels.panel_rows);
@@ -170,9 +172,11 @@ class Step {
   void quantize(const float* x, const QuantRows& to, int row, int first_group, int n_groups) const;
   Panel panel(const QuantRows& rows, int index) const;
   static void copy_row(const QuantRows& from, int row, const QuantRows& to, int to_row);
-  int share(std::int64_t n, int thread) const { return static_cast<int>(n * thread / m_.pool.size()); }
+  int share(std::int64_t n, int thread) const { return static_cast<int>(n * thread / team_->size()); }
 
   Machine m_;
+  ThreadPool alone_{1};
+  ThreadPool* team_ = &alone_;  // of this step: everybody, or the caller alone
   int n_rows_ = 0;
   std::vector<TokenId> tokens_;  // [T]
   std::vector<RowRange> items_;

@@ -48,7 +48,7 @@ void Step<S>::finish_head(std::span<StepItem> items) {
   for (std::size_t i = 0; i < head_rows_.size(); ++i) {
     if (head_rows_[i].logits != nullptr) continue;
     Best best = best_[i];
-    for (std::size_t t = 1; t < static_cast<std::size_t>(m_.pool.size()); ++t) {
+    for (std::size_t t = 1; t < static_cast<std::size_t>(team_->size()); ++t) {
       const Best& other = best_[t * head_rows_.size() + i];
       best.nan |= other.nan;
       if (other.id >= 0 && (best.id < 0 || other.value > best.value)) best = {other.value, other.id, best.nan};

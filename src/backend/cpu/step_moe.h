@@ -23,7 +23,7 @@ void Step<S>::moe(int layer, int thread, const Normed& x) {
     barrier();
     for (int row = share(n_rows_, thread); row < share(n_rows_, thread + 1); ++row) choose_experts(row);
   }
-  m_.pool.barrier([this] {
+  team_->barrier([this] {
     if (n_rows_ <= kAtOnce)
       for (int row = 0; row < n_rows_; ++row) choose_experts(row);
     list_experts();
@@ -104,7 +104,7 @@ void Step<S>::list_experts() {
   // Few tasks are cut into units of 64 hidden values, so that all threads finish together.
   int n_blocks = 0;
   for (int e = 0; e <= S.n_experts; ++e) n_blocks += (expert_hidden(e).n_rows + kGatherRows - 1) / kGatherRows;
-  const int units = n_blocks < 16 * m_.pool.size() ? 1 : kInnerGroups;
+  const int units = n_blocks < 16 * team_->size() ? 1 : kInnerGroups;
   for (int e = 0; e <= S.n_experts; ++e) {
     const int n = expert_hidden(e).n_rows;
     for (int first = 0; first < n; first += kGatherRows)

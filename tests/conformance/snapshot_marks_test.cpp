@@ -1,5 +1,6 @@
 // A snapshot from a mark inside a step is, to the bit, the one of a sequence that was stepped exactly to that position,
-// and a step with marks computes what it computes without. On the reference and on every instruction set of the CPU.
+// and a step with marks computes what it computes without. On the reference and on the instruction sets of the CPU; on
+// the slow generic one, which stops at marks in the same code, only where there is no other.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -40,7 +41,10 @@ std::unique_ptr<Backend> make_cpu(std::string_view isa) {
 
 std::vector<std::string> backends() {
   std::vector<std::string> names{"reference"};
-  for (const cpu::Kernels* table : cpu::runnable_kernels()) names.emplace_back(table->name);
+  const auto tables = cpu::runnable_kernels();
+  for (const cpu::Kernels* table : tables) {
+    if (tables.size() == 1 || std::string_view(table->name) != "generic") names.emplace_back(table->name);
+  }
   return names;
 }
 
@@ -73,6 +77,12 @@ class SnapshotMarks : public ::testing::TestWithParam<std::string> {
     return serialized(**backend_->snapshot(*sequence));
   }
 
+  std::vector<Bytes> serialized(std::span<const SnapshotMark> marks) {
+    std::vector<Bytes> all;
+    for (const SnapshotMark& mark : marks) all.push_back(serialized(*mark.snapshot));
+    return all;
+  }
+
   // Each mark of an item that ran tokens [first, ...) of `tokens`.
   void expect_as_stepped(std::span<const SnapshotMark> marks, std::size_t first, std::span<const TokenId> tokens) {
     for (const SnapshotMark& mark : marks) {
@@ -99,6 +109,7 @@ TEST_P(SnapshotMarks, EqualTheSnapshotOfASequenceThatStoppedThere) {
   step({&item, 1});
   expect_same(got, want, "logits of the step itself");
   expect_as_stepped(marks, 0, tokens);
+  const std::vector<Bytes> before = serialized(marks);
 
   // The sequence goes on another way before any of them is continued: neither may see the other.
   run(*backend_, *sequence, random_tokens(20, 2), 20);
@@ -108,7 +119,7 @@ TEST_P(SnapshotMarks, EqualTheSnapshotOfASequenceThatStoppedThere) {
     expect_same(run(*backend_, *continued, std::span(tokens).subspan(at), 33), std::span(want).subspan(at * vocab),
                 fmt::format("continued from {}", at));
   }
-  expect_as_stepped(marks, 0, tokens);
+  EXPECT_TRUE(serialized(marks) == before);
 }
 
 TEST_P(SnapshotMarks, ContinueWithTokensOtherThanTheirPageWasFilledWith) {

@@ -86,6 +86,8 @@ struct LineEditor::Impl {
     el_set(edit, EL_ADDFN, "lily-newline", "insert a newline", &Impl::on_newline_key);
     el_set(edit, EL_ADDFN, "lily-paste", "insert pasted text", &Impl::on_paste);
     el_set(edit, EL_BIND, "^C", "lily-interrupt", nullptr);
+    // A Ctrl-D typed before the terminal was in raw mode: Linux hands it on as NUL.
+    el_set(edit, EL_BIND, "^@", "ed-end-of-file", nullptr);
     el_set(edit, EL_BIND, "\\e^M", "lily-newline", nullptr);
     el_set(edit, EL_BIND, "\\e^J", "lily-newline", nullptr);
     el_set(edit, EL_BIND, "\\e[200~", "lily-paste", nullptr);

@@ -252,7 +252,7 @@ class TestChatOnATerminal:
             terminal.wait_for(PROMPT, end)
             terminal.send("/help\r")
             terminal.wait_for(r"/reset", end)
-            terminal.send("\x04")
+            terminal.send("\x04")  # perhaps before the next prompt stands
             assert terminal.exit_code() == 0
 
     def test_a_pasted_text_of_several_lines_is_one_message(self, lily_bin):

@@ -131,7 +131,7 @@ def markdown(sides, head):
     lines = [f"# {record['model']['shape']} on {machine['cpu']}, {machine['cores']} cores", "",
              f"Measured {head['date']}. {machine['system']}, {machine['memory_bytes'] / 1e9:.0f} GB; load average before "
              f"{head['load_before']:.2f}; read bandwidth in the same run "
-             f"{record['read_bytes_per_second'] / 1e9:.1f} GB/s.",
+             f"{record['read_bytes_per_second']['max'] / 1e9:.1f} GB/s (least {record['read_bytes_per_second']['min'] / 1e9:.1f}).",
              f"lily: {record['backend']['description']}; checkpoint `{record['model']['fingerprint'][:16]}`; loaded in "
              f"{record['load']['seconds']:.1f} s.", ""]
     for side in sides:

@@ -10,7 +10,7 @@
 namespace lily::api {
 namespace {
 
-constexpr std::size_t kSmallBody = std::size_t{256} << 10;
+constexpr std::size_t kSmallBody = net::Limits{}.small_body_bytes;
 constexpr std::size_t kSmallQueue = 256;
 constexpr std::size_t kLargeQueue = 16;
 

@@ -81,25 +81,26 @@ Result<SpeedResult> measure(const BenchOptions& options, const BenchModel& model
     result.bandwidths.push_back(bandwidth);
     return {};
   };
-  LILY_TRY_VOID(measure_bandwidth());
   for (const std::int64_t n : options.prefill) {
     LILY_TRY_VOID(add_row(result.prefill, measure_prefill(*backend, plan, n), fmt::format("prefill of {}", n)));
   }
+  LILY_TRY_VOID(measure_bandwidth());
   for (const std::int64_t context : options.contexts) {
     for (const int batch : options.batches) {
-      LILY_TRY_VOID(add_row(result.decode, measure_decode(*backend, plan, context, batch),
-                            fmt::format("decode of {} at {}", batch, context)));
+      auto row = measure_decode(*backend, plan, context, batch);
       LILY_TRY_VOID(measure_bandwidth());
+      if (row) row->read_bytes_per_second = std::max(result.bandwidths.back(), *std::prev(result.bandwidths.end(), 2));
+      LILY_TRY_VOID(add_row(result.decode, std::move(row), fmt::format("decode of {} at {}", batch, context)));
     }
   }
-  if (!options.prefill.empty()) {
-    const std::int64_t shortest = *std::min_element(options.prefill.begin(), options.prefill.end());
+  const auto shortest = std::min_element(options.prefill.begin(), options.prefill.end());
+  if (shortest != options.prefill.end() && *shortest + kRoomForTemplate <= model.checkpoint->max_positions()) {
     EngineOptions engine_options;
-    engine_options.max_seq = std::min(shortest + kRoomForTemplate, model.checkpoint->max_positions());
+    engine_options.max_seq = *shortest + kRoomForTemplate;
     engine_options.cache_bytes = 0;
     LILY_TRY(const auto engine, Engine::create(std::move(backend), engine_options));
-    LILY_TRY(result.first_token, measure_first_token(*engine, plan, shortest));
-    LILY_TRY(result.http_first_token, measure_http_first_token(*engine, model, plan, shortest));
+    LILY_TRY(result.first_token, measure_first_token(*engine, plan, *shortest));
+    LILY_TRY(result.http_first_token, measure_http_first_token(*engine, model, plan, *shortest));
   }
   return result;
 }
@@ -117,9 +118,7 @@ json::Array prefill_json(const std::vector<PrefillRow>& rows, const Shape& shape
   return out;
 }
 
-// Shares are of the most that was read: on a machine that others use too, this errs against us.
 json::Array decode_json(const SpeedResult& result, const Shape& shape) {
-  const double bandwidth = spread_of(result.bandwidths).max;
   json::Array out;
   for (const DecodeRow& row : result.decode) {
     const double bytes = decode_step_bytes(shape, row.batch, row.context);
@@ -132,7 +131,8 @@ json::Array decode_json(const SpeedResult& result, const Shape& shape) {
         {"tokens_per_second", to_json(per_second(static_cast<double>(row.batch) * row.steps, row.seconds))},
         {"bytes_per_step", bytes},
         {"bytes_per_second", achieved},
-        {"bandwidth_share", achieved / bandwidth}});
+        {"read_bytes_per_second", row.read_bytes_per_second},
+        {"bandwidth_share", achieved / row.read_bytes_per_second}});
   }
   return out;
 }
@@ -173,8 +173,8 @@ void print_speed(const json::Object& record) {
   fmt::print("{} on {} ({})\n", model.at("id").as_string().c_str(), backend.at("name").as_string().c_str(),
              backend.at("description").as_string().c_str());
   const auto& bandwidth = record.at("read_bytes_per_second");
-  fmt::print("{}; reads {:.1f} GB/s (least {:.1f})\n", machine_line(record.at("machine").as_object()),
-             number(bandwidth, "max") / 1e9, number(bandwidth, "min") / 1e9);
+  fmt::print("{}; reads {:.1f} to {:.1f} GB/s\n", machine_line(record.at("machine").as_object()),
+             number(bandwidth, "min") / 1e9, number(bandwidth, "max") / 1e9);
   fmt::print("loaded {} in {:.2f} s\n", human_bytes(backend.at("weight_bytes").to_number<std::uint64_t>()),
              number(record.at("load"), "seconds"));
   fmt::print("\n{:<12}{:>9}{:>7}{:>10}{:>10}{:>10}{:>12}\n", "", "tokens", "batch", "tokens/s", "least", "most", "");

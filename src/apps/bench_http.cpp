@@ -87,8 +87,8 @@ std::string request_body(std::int64_t tokens) {
 Result<PrefillRow> measure_http_first_token(Engine& engine, const BenchModel& model, const SpeedPlan& plan,
                                             std::int64_t tokens) {
   LILY_TRY(const ChatTemplate chat_template, ChatTemplate::load(model.checkpoint->texts().chat_template));
+  api::Service service({.access = {.loopback = true}});  // outlives the server
   LILY_TRY(const auto server, net::HttpServer::bind("127.0.0.1", 0, net::Limits{}));
-  api::Service service({.access = {.loopback = true}});
   service.serve({.id = model.checkpoint->id(),
                  .tokenizer = &model.tokenizer,
                  .chat_template = &chat_template,
@@ -107,7 +107,6 @@ Result<PrefillRow> measure_http_first_token(Engine& engine, const BenchModel& mo
     row.tokens = completion.at("usage").at("prompt_tokens").to_number<std::int64_t>();
     plan.on_run();
   }
-  server->stop();
   row.seconds = spread_of(std::move(seconds));
   return row;
 }

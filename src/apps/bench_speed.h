@@ -18,8 +18,9 @@ struct PrefillRow {
 struct DecodeRow {
   std::int64_t context = 0;  // tokens before the first timed step
   int batch = 1;
-  int steps = 0;   // in one timed run
-  Spread seconds;  // of one run
+  int steps = 0;                     // in one timed run
+  Spread seconds;                    // of one run
+  double read_bytes_per_second = 0;  // what the same threads read from memory before or after the row, the more of both
 };
 
 struct SpeedPlan {

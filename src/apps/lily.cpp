@@ -46,7 +46,9 @@ void add_model(CLI::App* command, ModelOptions& options) {
       ->check(CLI::IsMember({"auto", "cpu", "reference"}))
       ->option_text("NAME")
       ->group(group);
-  command->add_option("-t,--threads", options.threads, "threads of the cpu backend (default: every core)")
+  command
+      ->add_option("-t,--threads", options.threads,
+                   "threads of the cpu backend (default: every core, where a step gains by it)")
       ->check(CLI::Range(0, 4096))
       ->option_text("N")
       ->group(group);

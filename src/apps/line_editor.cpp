@@ -57,6 +57,12 @@ struct LineEditor::Impl {
     return CC_NEWLINE;
   }
 
+  // As Ctrl-D on an empty line, and nothing elsewhere: Ctrl-Space gives the same byte.
+  static unsigned char on_early_end(EditLine* edit, int) {
+    const LineInfo* info = el_line(edit);
+    return info->lastchar == info->buffer ? CC_EOF : CC_NORM;
+  }
+
   static unsigned char on_newline_key(EditLine* edit, int) {
     return el_insertstr(edit, "\n") == 0 ? CC_REFRESH : CC_ERROR;
   }
@@ -87,7 +93,8 @@ struct LineEditor::Impl {
     el_set(edit, EL_ADDFN, "lily-paste", "insert pasted text", &Impl::on_paste);
     el_set(edit, EL_BIND, "^C", "lily-interrupt", nullptr);
     // A Ctrl-D typed before the terminal was in raw mode: Linux hands it on as NUL.
-    el_set(edit, EL_BIND, "^@", "ed-end-of-file", nullptr);
+    el_set(edit, EL_ADDFN, "lily-early-end", "end on an empty line", &Impl::on_early_end);
+    el_set(edit, EL_BIND, "^@", "lily-early-end", nullptr);
     el_set(edit, EL_BIND, "\\e^M", "lily-newline", nullptr);
     el_set(edit, EL_BIND, "\\e^J", "lily-newline", nullptr);
     el_set(edit, EL_BIND, "\\e[200~", "lily-paste", nullptr);

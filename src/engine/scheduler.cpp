@@ -18,14 +18,15 @@ std::int64_t most_prompt_tokens(const Backend& backend, const EngineOptions& opt
   return options.prefill_chunk > 0 ? std::min(options.prefill_chunk, most) : most;
 }
 
-// States that the cache's budget holds, pages aside.
+// States that the cache holds, pages aside.
 std::int64_t most_states(const Backend& backend, const EngineOptions& options) {
+  if (options.cache_states > 0) return options.cache_states;
   const std::size_t state_bytes = std::max<std::size_t>(1, backend.sequence_bytes(0));
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(options.cache_bytes / state_bytes));
 }
 
-// Until a step is over and the cache has made room, its marks take memory on top of the cache's budget: an eighth of
-// that at most. With the default budget these are 4 for the 35B shape.
+// Until a step is over and the cache has made room, its marks take memory on top of what the cache holds: an eighth of
+// that, or one state. With the default budget these are 4 for the 35B shape.
 std::size_t most_marks(const Backend& backend, const EngineOptions& options) {
   const std::int64_t most = std::min(most_states(backend, options) / 8, backend.max_batch_tokens());
   return static_cast<std::size_t>(std::max<std::int64_t>(1, most));
@@ -149,9 +150,9 @@ bool Scheduler::restore(Running& running, const CacheHit& hit) {
   }
   LILY_CHECK((*restored)->length() == hit.length);
   running.sequence = std::move(*restored);
+  running.finish.usage.cached_tokens += hit.length - running.position;  // what it ran itself does not count
   running.position = hit.length;
   running.last_saved = hit.length;
-  running.finish.usage.cached_tokens = hit.length;
   return true;
 }
 
@@ -258,9 +259,9 @@ std::int64_t Scheduler::gather_prefill() {
   return taken;
 }
 
-// Asks for the planned snapshots that lie inside the next n_tokens; none is cached, or catch_up() would have gone
-// there. Returns how many tokens to run: as many, or up to where the step has no mark left. What is planned at the very
-// end of the chunk is taken after the step, by reference.
+// Asks for the planned snapshots that lie inside the next n_tokens. Two requests with the same prompt in one step may
+// both ask for a position; the cache then keeps the first. Returns how many tokens to run: as many, or up to where the
+// step has no mark left. What is planned at the very end of the chunk is taken after the step, by reference.
 std::int64_t Scheduler::place_marks(Running& running, std::int64_t n_tokens) {
   for (; running.next_planned < running.plan.size(); ++running.next_planned) {
     const PlannedSnapshot& planned = running.plan[running.next_planned];
@@ -277,14 +278,14 @@ std::int64_t Scheduler::place_marks(Running& running, std::int64_t n_tokens) {
 // Then each request is tried alone, and those that do not fit end. Any other error is the backend's fault.
 Result<void> Scheduler::run_items() {
   Result<void> ran = backend_.step(items_);
-  if (lacks_memory(ran) && !marks_.empty()) {
+  if (lacks_memory(ran) && !marks_.empty()) {  // only what caches has marks
     if (cache_->shrink()) ran = backend_.step(items_);
     if (lacks_memory(ran)) {
       drop_marks();
       ran = backend_.step(items_);
     }
   }
-  while (lacks_memory(ran) && cache_ && cache_->shrink()) ran = backend_.step(items_);
+  if (lacks_memory(ran)) ran = with_memory([&] { return backend_.step(items_); });
   if (lacks_memory(ran)) return run_one_by_one();
   if (!ran) return ran;
   for (Work& work : work_) work.ran = true;

@@ -1,5 +1,5 @@
 // At which prompt lengths a prefill leaves a snapshot: where later prompts are likely to part from this one. Each
-// costs a copy of the recurrent state, taken in passing: 66 MB of the 35B shape, less time than a token takes.
+// costs a copy of the recurrent state, taken in passing: 66 MB of the 35B shape.
 #pragma once
 
 #include <cstdint>

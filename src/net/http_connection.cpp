@@ -133,7 +133,7 @@ class ArrivingBytes {
  public:
   ArrivingBytes(ServerCore& core, std::size_t bytes) : core_(core) {
     if (bytes <= core.limits.small_body_bytes) return;
-    fits_ = core.arriving_bytes + bytes <= core.limits.arriving_bytes;
+    fits_ = core.arriving_bytes == 0 || core.arriving_bytes + bytes <= core.limits.arriving_bytes;
     if (fits_) core.arriving_bytes += bytes_ = bytes;
   }
   ~ArrivingBytes() { core_.arriving_bytes -= bytes_; }

@@ -70,8 +70,9 @@ class Application {
 struct Limits {
   std::size_t head_bytes = std::size_t{64} << 10;
   std::size_t body_bytes = std::size_t{16} << 20;
-  // Bodies larger than small_body_bytes, by their announced length, share a budget while they arrive: the next one that
-  // does not fit gets 503. A body of unknown length counts as body_bytes.
+  // Bodies larger than small_body_bytes, by their announced length, share a budget while they arrive: one that does not
+  // fit beside others gets 503. A body of unknown length counts as body_bytes. The API reads small ones in a lane of
+  // their own, too.
   std::size_t small_body_bytes = std::size_t{256} << 10;
   std::size_t arriving_bytes = std::size_t{256} << 20;
   int connections = 1024;

@@ -242,6 +242,13 @@ class TestChatOnATerminal:
             terminal.send("\x04")
             assert terminal.exit_code() == 0
 
+    def test_ctrl_space_ends_nothing(self, lily_bin):  # the byte that an early Ctrl-D becomes
+        with self.start(lily_bin) as terminal:
+            terminal.send("half\x00 a line")
+            terminal.wait_for("half a line")
+            terminal.send("\x03\x04")
+            assert terminal.exit_code() == 0
+
     def test_ctrl_c_stops_the_answer_and_not_the_program(self, lily_bin):
         with self.start(lily_bin, "--device", "reference", "-n", "4000") as terminal:
             begin = len(terminal.text)

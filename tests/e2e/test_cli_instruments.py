@@ -40,7 +40,7 @@ def test_bench_record(lily_bin):
     assert [(row["context"], row["batch"]) for row in r["decode"]] == [(16, 1), (16, 2)]
     for row in r["decode"]:
         assert {"context", "batch", "steps", "seconds", "tokens_per_second", "bytes_per_step", "bytes_per_second",
-                "bandwidth_share"} == set(row)
+                "read_bytes_per_second", "bandwidth_share"} == set(row)
         assert is_spread(row["tokens_per_second"]) and row["bandwidth_share"] > 0
     assert [row["through"] for row in r["first_token"]] == ["engine", "http"]
     assert r["first_token"][0]["tokens"] == 16 and 8 <= r["first_token"][1]["tokens"] <= 32

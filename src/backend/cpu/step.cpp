@@ -73,8 +73,9 @@ void Step<S>::plan(std::span<StepItem> items, std::span<float* const> mark_state
   best_.resize(head_rows_.size() * static_cast<std::size_t>(team_->size()));
 }
 
-// A phase of LilyTiny's decode takes a core a few microseconds, as long as it waits for another one at the barrier, and
-// a thousand times less than it waits where other programs keep that one busy.
+// A phase of LilyTiny's decode takes microseconds, about as long as meeting another thread at the barrier does: two
+// cores gain nothing by sharing it, and lose much where another program has one of them
+// (docs/benchmarks/cpu-kernels.md). Attention over a long context is worth sharing.
 template <const Shape& S>
 ThreadPool* Step<S>::choose_team() {
   constexpr bool kShortPhases = S.hidden < 1024;

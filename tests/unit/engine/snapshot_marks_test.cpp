@@ -171,12 +171,16 @@ TEST(SnapshotMarks, TwinsThatPrefillTogetherRunThePromptOnce) {
     ASSERT_TRUE(engine->submit(chat.request(1), recorders.back()));
   }
   gate.open();
+  std::int64_t n_uncached = 0;
   for (const auto& recorder : recorders) {
     recorder->wait();
+    const Usage usage = recorder->finish().usage;
+    n_uncached += usage.prompt_tokens - usage.cached_tokens;
     EXPECT_EQ(recorder->tokens(), expected_answer(chat.prompt, 1, {}));
   }
   engine->shutdown(0);
   EXPECT_EQ(log.tokens, 320 + 3 * 3);  // each runs what follows the last boundary
+  EXPECT_EQ(n_uncached, log.tokens);
 }
 
 }  // namespace

@@ -245,6 +245,18 @@ TEST_F(HttpServerTest, LargeBodiesThatArriveTogetherShareABudget) {
   EXPECT_EQ(ask(large).status, 200);
 }
 
+TEST_F(HttpServerTest, ABodyLargerThanTheBudgetArrivesAlone) {
+  start({.body_bytes = 1000, .small_body_bytes = 10, .arriving_bytes = 100});
+  EXPECT_EQ(ask(post(std::string(1000, 'x'))).status, 200);
+  const std::string chunked = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
+  EXPECT_EQ(ask(chunked).status, 200);
+  RawClient slow(port());
+  slow.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n");
+  EXPECT_EQ(slow.receive().status, 100);
+  EXPECT_EQ(ask(chunked).status, 503);  // of unknown length, both count as the most
+  EXPECT_EQ(ask(post(std::string(10, 'x'))).status, 200);
+}
+
 TEST_F(HttpServerTest, LargeHeadsAreRefused) {
   start({.head_bytes = 4096});
   EXPECT_EQ(ask("GET / HTTP/1.1\r\nHost: a\r\nX: " + std::string(5000, 'x') + "\r\n\r\n").status, 431);

@@ -5,7 +5,7 @@
 
 Same shape on every side: DIR is an MLX checkpoint (lily and mlx-lm read its bytes), FILE is tools/gguf/write_random.py's
 for llama.cpp. Prefill is timed alone, decode alone behind a context of the given length. llama.cpp tries every thread
-count and micro-batch once for each row and is then measured with the best. Figures are medians; docs/bench.md says what
+count, and for prefill every micro-batch, once for each row and is then measured with the best. Figures are medians; docs/bench.md says what
 differs between the sides. Writes NAME.json and NAME.md after each side; a side that fails stands there with its reason.
 """
 
@@ -79,7 +79,7 @@ def measure_llama(args):
     for kind, (sizes, what, ubatches) in tests.items():
         settings = {size: (args.thread_list[0], ubatches[0]) for size in sizes}
         if len(args.thread_list) * len(ubatches) > 1:  # one load of the model serves all trials of a command
-            trials = run(common + what(listed(sizes)) + ["-t", listed(args.thread_list), "-ub", listed(ubatches), "-r", "1", "--no-warmup"])
+            trials = run(common + what(listed(sizes)) + ["-t", listed(args.thread_list), "-ub", listed(ubatches), "-r", "1"])
             for trial in sorted(json.loads(trials), key=lambda t: t["avg_ts"]):
                 settings[trial["n_prompt"] or trial["n_depth"]] = (trial["n_threads"], trial["n_ubatch"])
         for threads, ubatch in sorted(set(settings.values())):
@@ -131,7 +131,7 @@ def markdown(sides, head):
     lines = [f"# {record['model']['shape']} on {machine['cpu']}, {machine['cores']} cores", "",
              f"Measured {head['date']}. {machine['system']}, {machine['memory_bytes'] / 1e9:.0f} GB; load average before "
              f"{head['load_before']:.2f}; read bandwidth in the same run "
-             f"{record['read_bytes_per_second']['max'] / 1e9:.1f} GB/s (least {record['read_bytes_per_second']['min'] / 1e9:.1f}).",
+             f"{record['read_bytes_per_second']['max'] / 1e9:.1f} GB/s at most, {record['read_bytes_per_second']['min'] / 1e9:.1f} at least.",
              f"lily: {record['backend']['description']}; checkpoint `{record['model']['fingerprint'][:16]}`; loaded in "
              f"{record['load']['seconds']:.1f} s.", ""]
     for side in sides:
@@ -198,7 +198,7 @@ def main():
     for name, measure in measures:
         try:
             sides.append(measure(args))
-        except Failed as error:
+        except (Failed, OSError, ValueError, KeyError) as error:  # ValueError: its output was not what it should be
             if not sides:
                 sys.exit(f"lily failed: {error}")
             sides.append({"name": name, "version": "", "rows": {}, "error": str(error), "command": ""})

@@ -189,7 +189,7 @@ def main():
     head = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             "load_before": wait_until_quiet(args.max_load)}
     sides = []
-    measures = [("lily", lambda args, kind=kind: measure_lily(args, max(args.thread_list), kind))
+    measures = [("lily", lambda args, kind=kind: measure_lily(args, max(args.thread_list) if args.threads else 0, kind))
                 for kind in (args.activations or "").split(",")]
     if args.gguf and args.llama_bench:
         measures.append(("llama.cpp", measure_llama))

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <exception>
 #include <functional>
+#include <limits>
 
 #include "apps/commands.h"
 
@@ -33,7 +34,10 @@ CLI::App* add_command(CLI::App& app, const char* name, const char* description, 
 }
 
 CLI::Option* add_size(CLI::App* command, const char* name, std::size_t& value, const char* description) {
-  return command->add_option(name, value, description)->transform(CLI::AsSizeValue(false))->option_text("SIZE");
+  return command->add_option(name, value, description)
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 50))  // a negative number arrives as a huge one
+      ->option_text("SIZE");
 }
 
 void add_model(CLI::App* command, ModelOptions& options) {
@@ -108,7 +112,8 @@ Command add_serve(CLI::App& app, ServeOptions& options) {
       ->check(CLI::Range(0, 1 << 20))
       ->option_text("N");
   add_size(c, "--kv-size", options.kv_bytes, "budget for the states of running answers (default: no limit)");
-  add_size(c, "--max-body", options.max_body_bytes, "largest request body (default: 16M)");
+  add_size(c, "--max-body", options.max_body_bytes, "largest request body, up to 1G (default: 16M)")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 30));
   c->add_option("--max-connections", options.max_connections, "open connections (default: 1024)")
       ->check(CLI::Range(1, 1 << 20))
       ->option_text("N");
@@ -286,7 +291,9 @@ Command add_synth(CLI::App& app, SynthOptions& options) {
   c->add_option("--shape", options.shape, "LilyTiny (default) or Qwen3.6-35B-A3B")
       ->check(CLI::IsMember({"LilyTiny", "Qwen3.6-35B-A3B"}))
       ->option_text("NAME");
-  c->add_option("--seed", options.seed, "the same seed gives the same bytes (default: 1)")->option_text("N");
+  c->add_option("--seed", options.seed, "the same seed gives the same bytes (default: 1)")
+      ->check(CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()))
+      ->option_text("N");
   c->add_flag("--vision", options.vision, "add vision tensors, which readers must skip");
   add_size(c, "--shard-size", options.shard_bytes, "largest shard (default: as the published checkpoint)");
   c->add_option("--tokenizer", options.tokenizer, "tokenizer.json to use (default: a made-up one)")

@@ -4,6 +4,7 @@
 #include <langinfo.h>
 #include <sys/stat.h>
 
+#include <chrono>
 #include <clocale>
 #include <cstdio>
 #include <cstdlib>
@@ -38,6 +39,7 @@ struct LineEditor::Impl {
   History* history = nullptr;
   std::string prompt;
   bool interrupted = false;
+  std::chrono::steady_clock::time_point began{};  // of reading the line
 
   static Impl& of(EditLine* edit) {
     Impl* self = nullptr;
@@ -57,10 +59,11 @@ struct LineEditor::Impl {
     return CC_NEWLINE;
   }
 
-  // As Ctrl-D on an empty line, and nothing elsewhere: Ctrl-Space gives the same byte.
+  // Ctrl-Space gives the same byte, but no hand is so fast: an early Ctrl-D is there when reading begins.
   static unsigned char on_early_end(EditLine* edit, int) {
     const LineInfo* info = el_line(edit);
-    return info->lastchar == info->buffer ? CC_EOF : CC_NORM;
+    const bool early = std::chrono::steady_clock::now() - of(edit).began < std::chrono::milliseconds(50);
+    return early && info->lastchar == info->buffer ? CC_EOF : CC_NORM;
   }
 
   static unsigned char on_newline_key(EditLine* edit, int) {
@@ -128,6 +131,7 @@ struct LineEditor::Impl {
     std::fputs(kPasteOn, stdout);
     std::fflush(stdout);
     int count = 0;
+    began = std::chrono::steady_clock::now();
     const char* text = el_gets(edit, &count);
     if (text != nullptr && count > 0) line.assign(text, static_cast<std::size_t>(count));
     std::fputs(kPasteOff, stdout);

@@ -106,7 +106,8 @@ Result<void> SnapshotStore::scan() {
       fs::remove(path, ignored);
     }
     if (path.extension() != kSuffix || !is_our_name(path.stem().string())) continue;
-    std::error_code unreadable;  // vanished meanwhile: oldest
+    std::error_code unreadable;                            // vanished meanwhile: oldest
+    if (!fs::is_regular_file(path, unreadable)) continue;  // opening a pipe would wait for its other end
     paths.emplace_back(fs::last_write_time(path, unreadable), path);
   }
   if (error) return fail(ErrorCode::Io, "cannot read the cache directory {}: {}", directory_.string(), error.message());

@@ -263,7 +263,7 @@ Result<void> check_options(const Backend& backend, const EngineOptions& options)
   }
   if (!options.cache_directory.empty() && (options.cache_states > 0 || options.cache_bytes == 0)) {
     return fail(ErrorCode::InvalidArgument,
-                "a cache directory needs the trie cache: set cache-states to 0 and cache-bytes above 0");
+                "a cache directory needs the trie: --cache-dir goes with neither --cache-states nor --cache-size 0");
   }
   return {};
 }

@@ -186,7 +186,8 @@ Result<CheckpointTexts> read_texts(const ModelFiles& files, std::vector<std::str
     const json::Value* value = config.if_contains("chat_template");
     if (value != nullptr && value->is_string()) texts.chat_template = value->get_string();
   }
-  if (texts.chat_template.empty()) notes.push_back("no chat template: only plain completion is possible");
+  if (texts.chat_template.empty())
+    notes.push_back("no chat template: this program needs chat_template.jinja to answer");
   return texts;
 }
 

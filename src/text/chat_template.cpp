@@ -275,6 +275,10 @@ std::string RenderedPrompt::text() const {
 Result<ChatTemplate> ChatTemplate::load(std::string_view template_text) {
   const auto header = find_literal(template_text, kBeforeHeader);
   const auto instructions = find_literal(template_text, kBeforeInstructions);
+  if (template_text.empty()) {
+    return fail(ErrorCode::NotFound,
+                "the checkpoint has no chat template; put its chat_template.jinja beside the config");
+  }
   std::string skeleton;
   if (header && instructions && header->end < instructions->begin) {
     skeleton += template_text.substr(0, header->begin);

@@ -67,6 +67,28 @@ def test_damage_is_one_clear_line(lily_bin, model, tmp_path):
     assert "no such file" in refused(run(lily_bin, "verify", copy))
 
 
+def test_verify_reads_tokenizer_and_template_as_the_program_will(lily_bin, model, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(model, copy)
+    whole = (copy / "tokenizer.json").read_bytes()
+    (copy / "tokenizer.json").write_bytes(whole[:3000])
+    done = run(lily_bin, "verify", copy)
+    assert done.returncode == 1 and "tokenizer.json" in done.stderr and "NOT sound" in done.stdout
+    (copy / "tokenizer.json").write_bytes(whole)
+    (copy / "chat_template.jinja").unlink()
+    done = run(lily_bin, "verify", copy)
+    assert done.returncode == 1 and "chat_template.jinja" in done.stderr
+
+
+@pytest.mark.parametrize("option", [("serve", "--max-body", "-1"), ("serve", "--max-body", "100G"),
+                                    ("serve", "--cache-size", "-1"), ("serve", "--kv-size", "-1"),
+                                    ("synth", "--seed", "-1", "nowhere")])
+def test_sizes_out_of_range_are_refused(lily_bin, option, tmp_path):
+    done = run(lily_bin, *option, cwd=tmp_path)
+    assert done.returncode == 2 and "not in range" in done.stderr and option[1] in done.stderr
+    assert not any(tmp_path.iterdir())
+
+
 def test_other_formats_are_named(lily_bin, tmp_path):
     gguf = tmp_path / "model.gguf"
     gguf.write_bytes(b"GGUF" + bytes(100))

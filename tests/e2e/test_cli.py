@@ -244,7 +244,8 @@ class TestChatOnATerminal:
 
     def test_ctrl_space_ends_nothing(self, lily_bin):  # the byte that an early Ctrl-D becomes
         with self.start(lily_bin) as terminal:
-            terminal.send("half\x00 a line")
+            time.sleep(0.2)  # a prompt that stands
+            terminal.send("\x00half\x00 a line")
             terminal.wait_for("half a line")
             terminal.send("\x03\x04")
             assert terminal.exit_code() == 0

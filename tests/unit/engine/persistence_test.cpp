@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -125,6 +126,14 @@ TEST_F(Persistence, StrangersInTheDirectoryAreLeftAlone) {
   EXPECT_TRUE(fs::exists(directory_ + "/notes.txt"));
   EXPECT_TRUE(fs::exists(directory_ + "/notes.snapshot"));
   EXPECT_EQ(files().size(), 2u);
+}
+
+TEST_F(Persistence, APipeUnderASnapshotsNameIsNotWaitedFor) {
+  cached_in_new_engine(options(), make_prompt(1, 1000));
+  const fs::path path = files().front();
+  fs::remove(path);
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  EXPECT_EQ(cached_in_new_engine(options(), make_prompt(1, 1000)), 0);
 }
 
 TEST_F(Persistence, HalvesOfADeadProcessAreSweptAfterAWhile) {

@@ -25,8 +25,7 @@ constexpr std::int64_t kRoomForTemplate = 256;  // around the message of the HTT
 
 struct SpeedResult {
   double load_seconds = 0;
-  std::vector<double>
-      bandwidths;  // bytes a second that the same threads read, before all rows and after each of decode
+  std::vector<double> bandwidths;  // bytes a second that the same threads read, around each decode row
   std::vector<PrefillRow> prefill;
   std::vector<DecodeRow> decode;
   std::optional<PrefillRow> first_token, http_first_token;

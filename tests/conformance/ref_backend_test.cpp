@@ -9,6 +9,7 @@
 #include <cstring>
 #include <limits>
 
+#include "support/backend_support.h"
 #include "support/random_weights.h"
 
 namespace lily {
@@ -29,22 +30,7 @@ class RefBackendTest : public ::testing::Test {
   // Logits of every token, run in chunks of `chunk`.
   static std::vector<float> all_logits(Backend& backend, std::span<const TokenId> tokens, std::size_t chunk) {
     auto sequence = *backend.create(static_cast<std::int64_t>(tokens.size()));
-    return continue_logits(backend, *sequence, tokens, chunk);
-  }
-
-  static std::vector<float> continue_logits(Backend& backend, Sequence& sequence, std::span<const TokenId> tokens,
-                                            std::size_t chunk) {
-    const std::size_t vocab = static_cast<std::size_t>(backend.shape().vocab);
-    std::vector<float> logits(tokens.size() * vocab);
-    for (std::size_t begin = 0; begin < tokens.size(); begin += chunk) {
-      const std::size_t n = std::min(chunk, tokens.size() - begin);
-      StepItem item{.sequence = &sequence,
-                    .tokens = tokens.subspan(begin, n),
-                    .want = Want::AllLogits,
-                    .logits = std::span(logits).subspan(begin * vocab, n * vocab)};
-      EXPECT_TRUE(backend.step({&item, 1}));
-    }
-    return logits;
+    return testing::run(backend, *sequence, tokens, chunk);
   }
 
   RandomWeights weights_{kSmallShape};
@@ -102,16 +88,16 @@ TEST_F(RefBackendTest, SnapshotContinuesAsTheSequenceWould) {
   const auto tokens = random_tokens(50, kSmallShape.vocab, 7);
   const auto whole = all_logits(*backend, tokens, 50);
   auto sequence = *backend->create(50);
-  continue_logits(*backend, *sequence, std::span(tokens).first(20), 20);
+  testing::run(*backend, *sequence, std::span(tokens).first(20), 20);
   auto snapshot = *backend->snapshot(*sequence);
   EXPECT_EQ(snapshot->length(), 20);
   EXPECT_EQ(snapshot->bytes(), backend->sequence_bytes(20));
 
-  continue_logits(*backend, *sequence, std::span(tokens).subspan(20), 7);  // goes on; the snapshot must not notice
+  testing::run(*backend, *sequence, std::span(tokens).subspan(20), 7);  // goes on; the snapshot must not notice
   auto restored = *backend->restore(*snapshot, 64);
   EXPECT_EQ(restored->length(), 20);
   EXPECT_EQ(restored->capacity(), 64);
-  const auto rest = continue_logits(*backend, *restored, std::span(tokens).subspan(20), 3);
+  const auto rest = testing::run(*backend, *restored, std::span(tokens).subspan(20), 3);
   EXPECT_TRUE(same_bits(rest, std::span(whole).last(rest.size())));
 }
 
@@ -162,21 +148,21 @@ TEST_F(RefBackendTest, SavedStateContinues) {
   const auto tokens = random_tokens(30, kSmallShape.vocab, 11);
   const auto whole = all_logits(*backend, tokens, 30);
   auto sequence = *backend->create(30);
-  continue_logits(*backend, *sequence, std::span(tokens).first(17), 17);
+  testing::run(*backend, *sequence, std::span(tokens).first(17), 17);
   const auto bytes = *backend->serialize(**backend->snapshot(*sequence));
 
   auto other = make();
   auto snapshot = other->deserialize(bytes);
   ASSERT_TRUE(snapshot);
   auto restored = *other->restore(**snapshot, 30);
-  const auto rest = continue_logits(*other, *restored, std::span(tokens).subspan(17), 13);
+  const auto rest = testing::run(*other, *restored, std::span(tokens).subspan(17), 13);
   EXPECT_TRUE(same_bits(rest, std::span(whole).last(rest.size())));
 }
 
 TEST_F(RefBackendTest, DamagedSavedStateIsRefused) {
   auto backend = make();
   auto sequence = *backend->create(8);
-  continue_logits(*backend, *sequence, random_tokens(8, kSmallShape.vocab, 12), 8);
+  testing::run(*backend, *sequence, random_tokens(8, kSmallShape.vocab, 12), 8);
   const auto good = *backend->serialize(**backend->snapshot(*sequence));
   const auto code = [&](std::span<const std::byte> bytes) {
     const auto snapshot = backend->deserialize(bytes);
